@@ -1,0 +1,1 @@
+"""One benchmark: settings, the client's command, its results, and one launch of a service measured several times."""

@@ -1,0 +1,1 @@
+"""The command line: parsing, tables and a progress bar. No logic."""

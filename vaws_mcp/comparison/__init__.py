@@ -1,0 +1,1 @@
+"""Comparing git states: the order of launches, what is kept of each, and the differences."""

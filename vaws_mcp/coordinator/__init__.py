@@ -1,0 +1,1 @@
+"""Managed executions, the laptop half: recorded before they are submitted, found again from any process."""

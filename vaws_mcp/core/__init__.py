@@ -1,0 +1,1 @@
+"""What every room shares: operations, the result envelope, failures, progress, redaction and plain schemas."""

@@ -1,0 +1,63 @@
+"""Keep secrets out of everything that is written down or sent back."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+SECRET_WORDS = frozenset({"TOKEN", "KEY", "SECRET", "PASSWORD", "PASSWD", "CREDENTIAL", "CREDENTIALS"})
+NOT_SECRET = frozenset({"HOST_KEY", "HOSTKEY"})
+MASK = "***"
+
+_BEARER = re.compile(r"(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]{8,}")
+_USERINFO = re.compile(r"(?<=://)[^/\s?#]+(?=@)")
+_VALUE = r"(\"[^\"]*\"|'[^']*'|[^\s&]+)"
+# Only names that end in a secret word are looked at, so that the word before one ("export TOKEN=...") does not take it
+# for its value. ``NAME value`` is an assignment only for a flag; in prose "the key is" must stay readable.
+_NAME = rf"(?:[A-Za-z0-9_-]*[_-])?(?:{'|'.join(sorted(SECRET_WORDS, key=len, reverse=True))})"
+_ASSIGNED = re.compile(rf"(?i)(?<![A-Za-z0-9_-])(?:({_NAME})([\"']?[ \t]*[=:][ \t]*)|(--?{_NAME})([ \t]+)){_VALUE}")
+
+
+def is_secret_name(name: str) -> bool:
+    """Tell whether a variable, flag or field of this name holds a secret: its last part is TOKEN, KEY, SECRET, ...
+
+    ``MAX_TOKENS``, ``TOKENIZER`` and ``host_key`` are no secrets.
+    """
+    plain = name.lstrip("-").replace("-", "_").upper()
+    return plain not in NOT_SECRET and plain.rsplit("_", 1)[-1] in SECRET_WORDS
+
+
+def _mask_assignment(match: re.Match[str]) -> str:
+    name, separator = match[1] or match[3], match[2] or match[4]
+    return f"{name}{separator}{MASK}" if is_secret_name(name) else match[0]
+
+
+def redact_text(text: str) -> str:
+    """Mask bearer strings, user-info in URLs and ``NAME=value`` of secret names inside free text."""
+    text = _BEARER.sub(lambda match: f"{match.group(1)} {MASK}", text)
+    text = _USERINFO.sub(MASK, text)
+    return _ASSIGNED.sub(_mask_assignment, text)
+
+
+def redact(value: Any, name: str = "") -> Any:
+    """Return a copy of a JSON-like value with secrets masked, by field name and inside strings."""
+    if isinstance(value, Mapping):
+        # Everything below a secret name is secret, whatever the names inside are.
+        return {str(key): redact(item, name if is_secret_name(name) else str(key)) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return _redact_list(list(value), name)
+    if isinstance(value, str):
+        return MASK if value and is_secret_name(name) else redact_text(value)
+    return value
+
+
+def _redact_list(items: list[Any], name: str) -> list[Any]:
+    """Mask items, also a word that follows a secret flag, as in ``["--api-key", "abc"]``."""
+    masked: list[Any] = []
+    after_secret_flag = False
+    for item in items:
+        if after_secret_flag and isinstance(item, str) and not item.startswith("-"):
+            masked.append(MASK)
+        else:
+            masked.append(redact(item, name))
+        after_secret_flag = isinstance(item, str) and item.startswith("-") and "=" not in item and is_secret_name(item)
+    return masked

@@ -1,0 +1,22 @@
+"""Make untrusted text safe to show in a terminal."""
+
+import re
+
+_ESCAPES = re.compile(
+    r"\x1b\[[0-?]*[ -/]*[@-~]"  # CSI
+    r"|\x1b[\]PX^_].*?(?:\x1b\\|\x07|$)"  # OSC, DCS, SOS, PM, APC
+    r"|\x1b[ -/]*[0-~]",  # two-character escapes
+    re.DOTALL,
+)
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+def plain_text(text: str) -> str:
+    """Remove terminal control sequences and control characters; line breaks and tabs stay, CRLF becomes LF."""
+    return _CONTROLS.sub("", _ESCAPES.sub("", text.replace("\r\n", "\n")))
+
+
+def one_line(text: str, limit: int = 200) -> str:
+    """Return the text as one safe line of at most ``limit`` characters."""
+    line = " ".join(plain_text(text).split())
+    return line if len(line) <= limit else line[: limit - 1] + "…"

@@ -1,0 +1,51 @@
+"""One call of an operation, from arguments to the finished answer."""
+
+import logging
+from typing import Any
+
+from vaws_mcp.core.context import Context
+from vaws_mcp.core.envelope import Stopwatch, failed, succeeded
+from vaws_mcp.core.failures import Failure
+from vaws_mcp.core.models import Request, Result
+from vaws_mcp.core.operation import Operation
+from vaws_mcp.dispatch.arguments import parse_request
+from vaws_mcp.store.audit import audit
+
+log = logging.getLogger(__name__)
+
+
+async def invoke(operation: Operation, arguments: dict[str, Any], ctx: Context) -> dict[str, Any]:
+    """Carry out an operation and return its answer, whatever happens; only cancellation passes through.
+
+    An operation that can take long is handed to a run process, unless this is that process.
+    """
+    watch = Stopwatch()
+    try:
+        request = parse_request(operation, arguments, ctx)
+        answer = await _carry_out(operation, request, ctx, watch)
+    except Failure as failure:
+        answer = failed(operation.name, failure, watch, ctx)
+    except Exception as error:
+        log.exception("%s failed with a bug of ours", operation.name)
+        answer = failed(operation.name, _bug(error), watch, ctx)
+    if operation.effect != "read" and ctx.run_dir is None:
+        audit(ctx.state_dir, operation.name, arguments, answer)
+    return answer
+
+
+async def _carry_out(operation: Operation, request: Request, ctx: Context, watch: Stopwatch) -> dict[str, Any]:
+    if operation.run_kind and ctx.run_dir is None:
+        from vaws_mcp.dispatch.detach import run_detached
+
+        return await run_detached(operation, request, ctx, watch)
+    result: Result = await operation(request, ctx)
+    return succeeded(operation.name, result, watch, ctx)
+
+
+def _bug(error: Exception) -> Failure:
+    return Failure(
+        "internal_error",
+        f"{type(error).__name__}: {error}",
+        layer="local",
+        hint="This is a defect of remote-dev. The log on standard error has the traceback.",
+    )

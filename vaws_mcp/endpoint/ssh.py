@@ -1,0 +1,245 @@
+"""SSH connections. The one module that knows asyncssh."""
+
+import errno
+import getpass
+import shlex
+import socket
+from pathlib import Path
+from typing import Any
+
+import anyio
+import asyncssh
+
+from vaws_mcp.core.failures import Failure
+from vaws_mcp.core.sanitize import one_line
+from vaws_mcp.endpoint.failures import connect_failed, container_unusable
+from vaws_mcp.endpoint.hostkeys import FILE, HostKeys
+from vaws_mcp.endpoint.models import EndpointConfig
+from vaws_mcp.endpoint.resolve import parse_destination
+from vaws_mcp.endpoint.stream import WorkerStream
+
+CONNECT_TIMEOUT_S = 20.0
+KEEPALIVE_S = 5.0
+KEEPALIVE_MISSES = 3
+WINDOW_BYTES = 16 << 20
+PACKET_BYTES = 1 << 17
+CIPHERS = "aes128-gcm@openssh.com,aes256-gcm@openssh.com,chacha20-poly1305@openssh.com,aes256-ctr,aes192-ctr,aes128-ctr"
+
+
+class _Client(asyncssh.SSHClient):
+    def __init__(self, keys: HostKeys) -> None:
+        self.keys = keys
+
+    def validate_host_public_key(self, host: str, addr: str, port: int, key: asyncssh.SSHKey) -> bool:  # noqa: ARG002
+        return self.keys.judge(host, port, key)
+
+
+class SshLink:
+    """One connection to a host, with the connections to its jump hosts."""
+
+    def __init__(self, where: str, connections: list[asyncssh.SSHClientConnection], pinned: list[str]) -> None:
+        self.where = where
+        self.connections = connections
+        self.pinned = pinned
+
+    @property
+    def connection(self) -> asyncssh.SSHClientConnection:
+        """The connection to the host itself."""
+        return self.connections[-1]
+
+    @property
+    def alive(self) -> bool:
+        """Whether the connection still stands as far as we know."""
+        return not self.connection.is_closed()
+
+    def close(self) -> None:
+        """Close the connection and those it leads through."""
+        for connection in reversed(self.connections):
+            connection.close()
+
+
+async def connect(config: EndpointConfig, state_dir: Path) -> SshLink:
+    """Connect to an endpoint's host, through its jump hosts.
+
+    Raises: Failure with layer transport: ``host_unresolved``, ``port_closed``, ``connect_timeout``, ``auth_failed``,
+    ``host_key_unknown``, ``host_key_changed``, ``identity_unusable``, ``ssh_config_invalid`` or ``connect_failed``.
+    """
+    link = SshLink(config.address, [], [])
+    try:
+        options = _host_options(config)
+        jumps = config.jump or _configured_jump(options, config)
+        for hop in filter(None, (jumps or "").split(",")):
+            await _extend(link, _jump_config(hop.strip(), config), state_dir)
+        await _extend(link, config, state_dir)
+    except BaseException:
+        link.close()
+        raise
+    return link
+
+
+def _host_options(config: EndpointConfig) -> dict[str, Any]:
+    options: dict[str, Any] = {"host": config.host}
+    if config.port is not None:
+        options["port"] = config.port
+    if config.user is not None:
+        options["username"] = config.user
+    if config.identity_file is not None:
+        options["client_keys"] = [str(Path(config.identity_file).expanduser())]
+    return options
+
+
+def _configured_jump(options: dict[str, Any], config: EndpointConfig) -> str | None:
+    """Return ProxyJump of the user's SSH configuration."""
+    try:
+        found = asyncssh.SSHClientConnectionOptions(**{k: v for k, v in options.items() if k != "client_keys"})
+    except (asyncssh.ConfigParseError, OSError, ValueError) as error:
+        raise connect_failed(
+            config.address, f"~/.ssh/config cannot be used: {error}", "Correct the file.", code="ssh_config_invalid"
+        ) from None
+    return found.tunnel if isinstance(found.tunnel, str) and found.tunnel.lower() != "none" else None
+
+
+def _jump_config(hop: str, config: EndpointConfig) -> EndpointConfig:
+    """Return how to reach a jump host: with the key and the trust of the endpoint behind it."""
+    own = {"accept_new": config.accept_new, "known_hosts": config.known_hosts, "identity_file": config.identity_file}
+    return parse_destination(hop).model_copy(update=own)
+
+
+async def _extend(link: SshLink, config: EndpointConfig, state_dir: Path) -> None:
+    """Connect to one more host through the last one."""
+    options = _host_options(config)
+    tunnel = link.connections[-1] if link.connections else None
+    keys = HostKeys(config.address, _known_hosts_files(config, options), state_dir / FILE, config.accept_new)
+    try:
+        with anyio.fail_after(CONNECT_TIMEOUT_S):
+            connection = await asyncssh.connect(
+                **options,
+                tunnel=tunnel,
+                known_hosts=keys.match,
+                client_factory=lambda: _Client(keys),
+                encryption_algs=CIPHERS,
+                keepalive_interval=KEEPALIVE_S,
+                keepalive_count_max=KEEPALIVE_MISSES,
+                compression_algs=None,
+            )
+    except asyncssh.HostKeyNotVerifiable:
+        raise keys.refusal() from None
+    except (OSError, asyncssh.Error, ValueError) as error:
+        raise explained(config, error) from None
+    link.connections.append(connection)
+    if keys.pinned:
+        link.pinned.append(f"pinned the host key of {config.address}: {keys.pinned}")
+
+
+def _known_hosts_files(config: EndpointConfig, options: dict[str, Any]) -> list[Path]:
+    """Return the user's files: what ~/.ssh/config names, else the usual ones, and the endpoint's own."""
+    found = asyncssh.SSHClientConnectionOptions(**{k: v for k, v in options.items() if k != "client_keys"}).known_hosts
+    names = [str(name) for name in found] if isinstance(found, list) else []
+    files = [Path(name).expanduser() for name in names] or [
+        Path.home() / ".ssh" / "known_hosts",
+        Path("/etc/ssh/ssh_known_hosts"),
+    ]
+    return [Path(config.known_hosts).expanduser(), *files] if config.known_hosts else files
+
+
+def explained(config: EndpointConfig, error: Exception) -> Failure:
+    """Turn an error of the SSH library into a failure that names the cause and the next step."""
+    code, text, hint = _cause(config, error)
+    return connect_failed(config.address, text, hint, code=code)
+
+
+def _cause(config: EndpointConfig, error: Exception) -> tuple[str, str, str]:
+    """Return code, cause and next step."""
+    text = one_line(str(error) or type(error).__name__)
+    if isinstance(error, TimeoutError):
+        hint = "Is the host up, and the network or VPN connected?"
+        return "connect_timeout", f"no answer within {CONNECT_TIMEOUT_S:.0f} s", hint
+    if isinstance(error, socket.gaierror):
+        return "host_unresolved", f"the host name {config.host!r} cannot be resolved", "Check the name."
+    if isinstance(error, OSError) and (error.errno == errno.ECONNREFUSED or "Connect call failed" in text):
+        closed = f"nothing listens on port {config.port or 22} of {config.host}"
+        return "port_closed", closed, "Check host and port; is sshd running there?"
+    if isinstance(error, asyncssh.PermissionDenied):
+        key = config.identity_file or "the keys of the agent and ~/.ssh"
+        refused = f"the host refused user {config.user or getpass.getuser()!r} with {key}"
+        hint = "Check user and identity_file; the public key must be in the host's authorized_keys."
+        return "auth_failed", refused, hint
+    if config.identity_file and isinstance(error, FileNotFoundError | PermissionError | asyncssh.KeyImportError):
+        hint = "Check identity_file. A key with a passphrase is used through ssh-agent."
+        return "identity_unusable", f"the key {config.identity_file} cannot be used: {text}", hint
+    return "connect_failed", text, "Try the same with plain ssh -v."
+
+
+class _Session(asyncssh.SSHClientSession[bytes]):
+    def __init__(self, stream: "SshStream") -> None:
+        self.stream = stream
+
+    def data_received(self, data: bytes, datatype: int | None) -> None:
+        (self.stream.on_stdout if datatype is None else self.stream.on_stderr)(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.stream.on_end(one_line(str(exc)) if exc else "the channel was closed")
+
+    def pause_writing(self) -> None:
+        self.stream.on_writable(writable=False)
+
+    def resume_writing(self) -> None:
+        self.stream.on_writable(writable=True)
+
+
+class SshStream(WorkerStream):
+    """A program on the host whose standard streams are one SSH channel."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._channel_out: asyncssh.SSHClientChannel[bytes] | None = None
+
+    @classmethod
+    async def start(cls, link: SshLink, argv: list[str]) -> "SshStream":
+        """Start a program on the host.
+
+        Raises: Failure with layer transport.
+        """
+        stream = cls()
+        try:
+            with anyio.fail_after(CONNECT_TIMEOUT_S):
+                channel, _session = await link.connection.create_session(
+                    lambda: _Session(stream),
+                    shlex.join(argv),
+                    encoding=None,
+                    window=WINDOW_BYTES,
+                    max_pktsize=PACKET_BYTES,
+                )
+        except (OSError, asyncssh.Error) as error:
+            raise connect_failed(link.where, one_line(str(error)), "Try the same with plain ssh -v.") from None
+        stream._channel_out = channel
+        return stream
+
+    def write_parts(self, parts: list[bytes]) -> None:
+        """Queue bytes for the worker."""
+        if self._channel_out is not None and not self._channel_out.is_closing():
+            self._channel_out.writelines(parts)
+
+    def close(self) -> None:
+        """Close the worker's standard input; it drains what it started and ends."""
+        if self._channel_out is not None and not self._channel_out.is_closing():
+            self._channel_out.write_eof()
+
+
+async def container_id(link: SshLink, runtime: str, name: str) -> str:
+    """Return the full id of a running container.
+
+    Raises: Failure ``container_unusable`` when it is missing or stopped.
+    """
+    argv = [runtime, "inspect", "--type", "container", "--format", "{{.Id}} {{.State.Running}}", name]
+    try:
+        with anyio.fail_after(CONNECT_TIMEOUT_S):
+            answer = await link.connection.run(shlex.join(argv), encoding="utf-8", errors="replace")
+    except (OSError, asyncssh.Error) as error:
+        raise container_unusable(name, link.where, one_line(str(error))) from None
+    words = str(answer.stdout or "").split()
+    if answer.exit_status != 0 or len(words) != 2:
+        raise container_unusable(name, link.where, one_line(str(answer.stderr or answer.stdout)) or "no such container")
+    if words[1] != "true":
+        raise container_unusable(name, link.where, "it is not running")
+    return words[0]

@@ -1,0 +1,1 @@
+"""Numbers out of lists of measurements, with missing values kept apart from zero."""

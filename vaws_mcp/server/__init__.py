@@ -1,0 +1,1 @@
+"""The MCP front door: tools, progress notifications, cancellation. No logic."""

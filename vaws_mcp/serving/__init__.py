@@ -1,0 +1,1 @@
+"""``vllm serve`` as a named, managed execution: command, readiness, stop."""

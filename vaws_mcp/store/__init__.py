@@ -1,0 +1,1 @@
+"""Plain files that survive any process: ids, atomic records, append-only events, the audit log."""

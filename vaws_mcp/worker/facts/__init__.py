@@ -1,0 +1,1 @@
+"""What the endpoint says about itself, read and parsed; imported by both sides of the connection."""

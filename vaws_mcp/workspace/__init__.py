@@ -1,0 +1,1 @@
+"""The ``remote_*`` operations: shell, files and facts of an endpoint."""

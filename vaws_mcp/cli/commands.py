@@ -26,12 +26,41 @@ Work on remote Ascend NPU containers: shell, files, vLLM services, benchmarks. E
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser whose errors look like all our errors and exit with 2."""
+    """An argument parser whose errors are answers like any other: one JSON object for a script, words for a person."""
+
+    def __init__(self, *, prog: str, description: str) -> None:
+        super().__init__(prog=prog, description=description, allow_abbrev=False)
+
+    def parse(self, words: list[str]) -> argparse.Namespace:
+        """Parse a command line. The word after an option is its value, also when it begins with dashes."""
+        takes_value = {flag for flag, action in self._option_string_actions.items() if action.nargs is None}
+        attached: list[str] = []
+        rest = iter(words)
+        for word in rest:
+            if word == "--":
+                attached += [word, *rest]
+                break
+            value = next(rest, None) if word in takes_value else None
+            attached.append(word if value is None else f"{word}={value}")
+        return self.parse_args(attached)
 
     def error(self, message: str) -> NoReturn:
-        """Report wrong usage."""
-        print_error(f"{self.prog.removeprefix('remote-dev ')}: {message}", f"See `{self.prog} --help`.")
+        """Report wrong usage and end with exit code 2."""
+        command = self.prog.removeprefix("remote-dev ")
+        refuse(command, f"{command}: {message}", f"See `{self.prog} --help`.")
         raise SystemExit(EXIT_REFUSED)
+
+
+def refuse(command: str, message: str, hint: str) -> None:
+    """Answer a command line that cannot be understood; nothing was contacted."""
+    if sys.stdout.isatty():
+        print_error(message, hint)
+        return
+    from vaws_mcp.core.envelope import Stopwatch, failed
+    from vaws_mcp.core.failures import Refused
+
+    failure = Refused("usage", message, hint=hint)
+    print_json(failed(command.replace("-", "_"), failure, Stopwatch(), None))
 
 
 def run_command(words: Sequence[str]) -> int:
@@ -65,10 +94,8 @@ def _operation_command(name: str, words: list[str]) -> int:
     if operation is None:
         known = [*BY_COMMAND, *OWN_COMMANDS]
         near = difflib.get_close_matches(name.replace("_", "-").removeprefix("remote-"), known, n=1)
-        print_error(
-            f"there is no command {name!r}",
-            f"Did you mean `remote-dev {near[0]}`?" if near else "`remote-dev --help` lists the commands.",
-        )
+        hint = f"Did you mean `remote-dev {near[0]}`?" if near else "`remote-dev --help` lists the commands."
+        refuse("remote_dev", f"there is no command {name!r}", hint)
         return EXIT_REFUSED
     return run_operation(operation, words)
 
@@ -83,6 +110,3 @@ def print_help() -> int:
     lines = [f"  {name:<{width}}  {text}" for name, text in rows.items()]
     sys.stdout.write(HEADER + "\ncommands:\n" + "\n".join(lines) + "\n")
     return 0
-
-
-__all__ = ["OWN_COMMANDS", "Parser", "print_help", "print_json", "run_command"]

@@ -20,7 +20,7 @@ DEFAULT_OUT = "remote-dev-demo"
 
 def run(_name: str, words: list[str]) -> int:
     """Show the main job and write its report."""
-    given = _parser().parse_args(words)
+    given = _parser().parse(words)
     if given.on is None and sys.platform != "linux":
         print_error("the simulated container needs Linux", "Show it on a machine you can reach: --on user@host:port.")
         return EXIT_REFUSED

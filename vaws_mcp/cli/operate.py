@@ -24,7 +24,7 @@ def run_operation(operation: Operation, words: list[str]) -> int:
     parser = Parser(prog=f"remote-dev {operation.command}", description=operation.description)
     add_options(parser, operation)
     parser.add_argument("--json", action="store_true", dest="as_json", help="Print JSON also on a terminal.")
-    given = parser.parse_intermixed_args(words) if "--" not in words else parser.parse_args(words)
+    given = parser.parse(words)
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
     answer = anyio.run(_carry_out, operation, arguments_of(given, operation))
     if given.as_json or not sys.stdout.isatty():
@@ -46,7 +46,8 @@ async def _carry_out(operation: Operation, arguments: dict[str, Any]) -> dict[st
             group.cancel_scope.cancel()
     if answer is not None:
         return answer
-    hint = "A run that was started goes on: run-list shows it, run-cancel ends it." if operation.run_kind else None
+    left = operation.run_kind and arguments.get("on_cancel") != "stop"
+    hint = "A run that was started goes on: run-list shows it, run-cancel ends it." if left else None
     return failed(operation.name, Cancelled("cancelled", "interrupted", layer="caller", hint=hint), watch, None)
 
 

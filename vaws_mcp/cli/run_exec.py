@@ -12,7 +12,7 @@ def run(_name: str, words: list[str]) -> int:
     parser = Parser(prog="remote-dev run-exec", description="The process of a run; started by remote-dev itself.")
     parser.add_argument("directory", type=Path)
     parser.add_argument("--lock-handle", type=int, required=True)
-    given = parser.parse_args(words)
+    given = parser.parse(words)
     import anyio
 
     from vaws_mcp.catalog import BY_NAME

@@ -50,7 +50,7 @@ def _start(words: list[str]) -> int:
     parser.add_argument("--load-seconds", type=float, default=1.0, help="Time a model takes to load (default: 1).")
     parser.add_argument("--tpot-ms", type=float, default=20.0, help="Time per output token (default: 20).")
     parser.add_argument("--detach", action="store_true", help="Return when it is ready and leave it running.")
-    given = parser.parse_args(words)
+    given = parser.parse(words)
     from vaws_mcp import sim
     from vaws_mcp.endpoint.registry import load_endpoints
 
@@ -87,7 +87,7 @@ def _announce(state_dir: Path, ready: dict[str, Any]) -> None:
 
 
 def _status(words: list[str]) -> int:
-    _parser("sim-status", "Show the simulated container.").parse_args(words)
+    _parser("sim-status", "Show the simulated container.").parse(words)
     from vaws_mcp import sim
 
     print_json(sim.status(_state_dir()))
@@ -95,7 +95,7 @@ def _status(words: list[str]) -> int:
 
 
 def _stop(words: list[str]) -> int:
-    _parser("sim-stop", "Stop the simulated container and every process in it.").parse_args(words)
+    _parser("sim-stop", "Stop the simulated container and every process in it.").parse(words)
     from vaws_mcp import sim
     from vaws_mcp.endpoint.registry import drop_endpoint
 

@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+import anyio
+
 from vaws_mcp.coordinator.records import ExecutionRecord, executions, name_service, save_execution
 from vaws_mcp.core.context import Context
 from vaws_mcp.core.failures import CleanupFailed, Failure
@@ -34,6 +36,8 @@ class Wanted:
 async def submit(task: Task, endpoint: Endpoint, wanted: Wanted) -> ExecutionRecord:
     """Record an execution locally, then submit it; its supervisor on the endpoint does the rest.
 
+    A cancellation waits until the submission is through, so that the caller always has the record to stop it by.
+
     Raises: Failure of the endpoint. After a lost connection the record stays, so that the execution can be found.
     """
     record = ExecutionRecord(
@@ -47,15 +51,13 @@ async def submit(task: Task, endpoint: Endpoint, wanted: Wanted) -> ExecutionRec
     save_execution(task.directory, record)
     if wanted.service:
         name_service(task.directory, wanted.service, record.execution_id)
-    answer = await endpoint.call(
-        "execution.submit",
-        {"spec": _spec(task, record.execution_id, wanted)},
-        deadline_s=30.0,
-        retry_safe=True,
-    )
-    record.status = answer.result["status"]
-    save_execution(task.directory, record)
-    note(task, record, "submitted")
+    spec = _spec(task, record.execution_id, wanted)
+    # Cancelled halfway, nobody would know that there is something to stop.
+    with anyio.CancelScope(shield=True):
+        answer = await endpoint.call("execution.submit", {"spec": spec}, deadline_s=30.0, retry_safe=True)
+        record.status = answer.result["status"]
+        save_execution(task.directory, record)
+        note(task, record, "submitted")
     return record
 
 

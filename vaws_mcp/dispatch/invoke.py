@@ -3,9 +3,11 @@
 import logging
 from typing import Any
 
+import anyio
+
 from vaws_mcp.core.context import Context
 from vaws_mcp.core.envelope import Stopwatch, failed, succeeded
-from vaws_mcp.core.failures import Failure
+from vaws_mcp.core.failures import Cancelled, Failure
 from vaws_mcp.core.models import Request, Result
 from vaws_mcp.core.operation import Operation
 from vaws_mcp.dispatch.arguments import parse_request
@@ -23,14 +25,23 @@ async def invoke(operation: Operation, arguments: dict[str, Any], ctx: Context) 
     try:
         request = parse_request(operation, arguments, ctx)
         answer = await _carry_out(operation, request, ctx, watch)
+    except anyio.get_cancelled_exc_class():
+        cancelled = Cancelled("cancelled", f"{operation.name} was cancelled", layer="caller")
+        _audit(operation, arguments, failed(operation.name, cancelled, watch, ctx), ctx)
+        raise
     except Failure as failure:
         answer = failed(operation.name, failure, watch, ctx)
     except Exception as error:
         log.exception("%s failed with a bug of ours", operation.name)
         answer = failed(operation.name, _bug(error), watch, ctx)
+    _audit(operation, arguments, answer, ctx)
+    return answer
+
+
+def _audit(operation: Operation, arguments: dict[str, Any], answer: dict[str, Any], ctx: Context) -> None:
+    """Note a mutating call. The front door that handed a run over has noted it, so the run's process does not."""
     if operation.effect != "read" and ctx.run_dir is None:
         audit(ctx.state_dir, operation.name, arguments, answer)
-    return answer
 
 
 async def _carry_out(operation: Operation, request: Request, ctx: Context, watch: Stopwatch) -> dict[str, Any]:

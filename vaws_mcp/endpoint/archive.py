@@ -47,8 +47,8 @@ out.close()
 sys.path.insert(0, home)
 sys.argv = [os.path.join(home, "vaws_worker")]
 os.environ["VAWS_WORKER_HOME"] = home
-from vaws_worker.__main__ import main
-sys.exit(main([]))
+from vaws_worker.__main__ import start
+start([])
 """
 
 _SHELL = """for p in {candidates}; do

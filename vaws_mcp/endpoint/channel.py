@@ -9,8 +9,9 @@ import anyio
 import orjson
 
 from vaws_mcp.core.failures import Failure, Layer, TimedOut
+from vaws_mcp.core.sanitize import whole_text
 from vaws_mcp.endpoint.failures import connection_lost
-from vaws_mcp.worker.wire import HEADER_BYTES, FrameError, encode, lengths
+from vaws_mcp.worker.wire import HEADER_BYTES, FrameError, encode, lengths, load_head
 
 ANSWER_GRACE_S = 15.0
 CANCEL_GRACE_S = 15.0
@@ -183,8 +184,8 @@ def _head(raw: bytearray) -> dict[str, Any]:
     """
     try:
         head = orjson.loads(raw)
-    except orjson.JSONDecodeError as error:
-        raise FrameError(f"head is not JSON: {error}") from None
+    except orjson.JSONDecodeError:
+        head = whole_text(load_head(bytes(raw)))  # names that are no UTF-8 arrive as lone surrogates
     if not isinstance(head, dict) or not isinstance(head.get("id"), int):
         raise FrameError("head is not an object with an id")
     if not any(isinstance(head.get(key), kind) for key, kind in (("result", dict), ("error", dict), ("event", str))):

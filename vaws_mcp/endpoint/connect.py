@@ -65,6 +65,14 @@ async def connected(ctx: Context, config: EndpointConfig) -> Endpoint:
     return endpoint
 
 
+async def renewed(ctx: Context, endpoint: Endpoint) -> Endpoint:
+    """Return this endpoint's connection, made anew when it was lost: cleaning up must not fail for that.
+
+    Raises: as ``connected``.
+    """
+    return endpoint if endpoint.usable else await connected(ctx, endpoint.config)
+
+
 async def _connect(ctx: Context, config: EndpointConfig) -> Endpoint:
     """Start the worker on the first Python that is new enough: the endpoint's own, else the usual names, else newer.
 

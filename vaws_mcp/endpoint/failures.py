@@ -33,11 +33,11 @@ def bad_endpoint_file(path: str, why: str) -> Refused:
     )
 
 
-def connect_failed(where: str, why: str, hint: str, *, code: str = "connect_failed") -> Failure:
+def connect_failed(
+    where: str, why: str, hint: str, *, code: str = "connect_failed", layer: Layer = "transport"
+) -> Failure:
     """The SSH connection could not be made; nothing was started."""
-    return Failure(
-        code, f"cannot connect to {where}: {why}", layer="transport", hint=hint, retry_safe=True, phase="connect"
-    )
+    return Failure(code, f"cannot connect to {where}: {why}", layer=layer, hint=hint, retry_safe=True, phase="connect")
 
 
 def no_python(where: str, name: str, found: str | None) -> Failure:

@@ -62,13 +62,13 @@ async def connect(config: EndpointConfig, state_dir: Path) -> SshLink:
     """Connect to an endpoint's host, through its jump hosts.
 
     Raises: Failure with layer transport: ``host_unresolved``, ``port_closed``, ``connect_timeout``, ``auth_failed``,
-    ``host_key_unknown``, ``host_key_changed``, ``identity_unusable``, ``ssh_config_invalid`` or ``connect_failed``.
+    ``host_key_unknown``, ``host_key_changed`` or ``connect_failed``; with layer local: ``identity_unusable`` or
+    ``ssh_config_invalid``.
     """
     link = SshLink(config.address, [], [])
     try:
-        options = _host_options(config)
-        jumps = config.jump or _configured_jump(options, config)
-        for hop in filter(None, (jumps or "").split(",")):
+        jumps = config.jump or _users_options(config).tunnel
+        for hop in jumps.split(",") if isinstance(jumps, str) and jumps.lower() != "none" else []:
             await _extend(link, _jump_config(hop.strip(), config), state_dir)
         await _extend(link, config, state_dir)
     except BaseException:
@@ -88,15 +88,19 @@ def _host_options(config: EndpointConfig) -> dict[str, Any]:
     return options
 
 
-def _configured_jump(options: dict[str, Any], config: EndpointConfig) -> str | None:
-    """Return ProxyJump of the user's SSH configuration."""
+def _users_options(config: EndpointConfig) -> asyncssh.SSHClientConnectionOptions:
+    """Return what ``~/.ssh/config`` says about a host; keys are not loaded.
+
+    Raises: Failure ``ssh_config_invalid``.
+    """
+    options = {**_host_options(config), "client_keys": None}
     try:
-        found = asyncssh.SSHClientConnectionOptions(**{k: v for k, v in options.items() if k != "client_keys"})
-    except (asyncssh.ConfigParseError, OSError, ValueError) as error:
-        raise connect_failed(
-            config.address, f"~/.ssh/config cannot be used: {error}", "Correct the file.", code="ssh_config_invalid"
-        ) from None
-    return found.tunnel if isinstance(found.tunnel, str) and found.tunnel.lower() != "none" else None
+        # Made directly, options read the file only when they are told to.
+        return asyncssh.SSHClientConnectionOptions(config=(), **options)
+    except (OSError, ValueError) as error:
+        why = f"~/.ssh/config cannot be used: {one_line(str(error))}"
+        hint = "Correct the file."
+        raise connect_failed(config.address, why, hint, code="ssh_config_invalid", layer="local") from None
 
 
 def _jump_config(hop: str, config: EndpointConfig) -> EndpointConfig:
@@ -109,7 +113,7 @@ async def _extend(link: SshLink, config: EndpointConfig, state_dir: Path) -> Non
     """Connect to one more host through the last one."""
     options = _host_options(config)
     tunnel = link.connections[-1] if link.connections else None
-    keys = HostKeys(config.address, _known_hosts_files(config, options), state_dir / FILE, config.accept_new)
+    keys = HostKeys(config.address, _known_hosts_files(config), state_dir / FILE, config.accept_new)
     try:
         with anyio.fail_after(CONNECT_TIMEOUT_S):
             connection = await asyncssh.connect(
@@ -131,21 +135,20 @@ async def _extend(link: SshLink, config: EndpointConfig, state_dir: Path) -> Non
         link.pinned.append(f"pinned the host key of {config.address}: {keys.pinned}")
 
 
-def _known_hosts_files(config: EndpointConfig, options: dict[str, Any]) -> list[Path]:
-    """Return the user's files: what ~/.ssh/config names, else the usual ones, and the endpoint's own."""
-    found = asyncssh.SSHClientConnectionOptions(**{k: v for k, v in options.items() if k != "client_keys"}).known_hosts
-    names = [str(name) for name in found] if isinstance(found, list) else []
-    files = [Path(name).expanduser() for name in names] or [
-        Path.home() / ".ssh" / "known_hosts",
-        Path("/etc/ssh/ssh_known_hosts"),
-    ]
-    return [Path(config.known_hosts).expanduser(), *files] if config.known_hosts else files
+def _known_hosts_files(config: EndpointConfig) -> list[Path]:
+    """Return the endpoint's own file, and the user's: what ``~/.ssh/config`` names, else the usual ones."""
+    found = _users_options(config).config
+    users: Any = found.get("UserKnownHostsFile", ["~/.ssh/known_hosts"])
+    everyones: Any = found.get("GlobalKnownHostsFile", ["/etc/ssh/ssh_known_hosts"])
+    own = [config.known_hosts] if config.known_hosts else []
+    return [Path(name).expanduser() for name in [*own, *users, *everyones]]
 
 
 def explained(config: EndpointConfig, error: Exception) -> Failure:
     """Turn an error of the SSH library into a failure that names the cause and the next step."""
     code, text, hint = _cause(config, error)
-    return connect_failed(config.address, text, hint, code=code)
+    layer = "local" if code == "identity_unusable" else "transport"
+    return connect_failed(config.address, text, hint, code=code, layer=layer)
 
 
 def _cause(config: EndpointConfig, error: Exception) -> tuple[str, str, str]:

@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ from vaws_mcp.core.failures import NeedsInput, Refused
 from vaws_mcp.store.ids import is_id, is_task_id
 from vaws_mcp.store.records import Record, load, read_json, save
 
+LOCK_WAIT_S = 1.0
 KINDS = ("benchmark/runs", "accuracy/runs", "verification", "reproduction")
 State = Literal["starting", "running", "finished", "interrupted"]
 
@@ -78,15 +80,20 @@ class RunDir:
     def hold_lock(self) -> int:
         """Take the run's lock and return the handle; the lock lasts as long as any process has the handle open.
 
-        Raises: BlockingIOError when another process has it.
+        Raises: BlockingIOError when another process keeps it (one that only looks has it for an instant).
         """
         handle = os.open(self.path / "run.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BaseException:
-            os.close(handle)
-            raise
-        return handle
+        end = time.monotonic() + LOCK_WAIT_S
+        while True:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() >= end:
+                    os.close(handle)
+                    raise
+                time.sleep(0.005)
+            else:
+                return handle
 
     def is_alive(self) -> bool:
         """Tell whether the run's process lives: it holds the lock, and the kernel frees a lock with its holder."""

@@ -18,7 +18,8 @@ from mcp.server.stdio import stdio_server  # noqa: E402
 
 from vaws_mcp import __version__  # noqa: E402
 from vaws_mcp.core.context import Resources  # noqa: E402
-from vaws_mcp.server.tools import call_tool, list_tools  # noqa: E402
+from vaws_mcp.server.tools import Serving, call_tool, list_tools  # noqa: E402
+from vaws_mcp.store.statedir import find_state_dir  # noqa: E402
 
 INSTRUCTIONS = """Work on remote Huawei Ascend NPU containers: shell and files (remote_*), managed vLLM services, and
 benchmarks that compare git states.
@@ -62,9 +63,9 @@ async def _serve() -> None:
 
 
 @asynccontextmanager
-async def _lifespan(_server: Server[Resources]) -> AsyncGenerator[Resources]:
+async def _lifespan(_server: Server[Serving]) -> AsyncGenerator[Serving]:
     async with Resources() as resources:
-        yield resources
+        yield Serving(find_state_dir(), resources)
 
 
 async def _cancel_on_sigterm(serving: anyio.CancelScope) -> None:

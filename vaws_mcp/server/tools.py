@@ -1,6 +1,8 @@
 """Tools: the catalogue's operations as MCP sees them."""
 
 import functools
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import mcp_types as types
@@ -16,7 +18,16 @@ if TYPE_CHECKING:
 
 DEFAULT_WAIT_S = 45.0
 
-Call = ServerRequestContext[Resources, Any]
+
+@dataclass(frozen=True)
+class Serving:
+    """What all calls of one server share."""
+
+    state_dir: Path
+    resources: Resources
+
+
+Call = ServerRequestContext[Serving, Any]
 
 
 @functools.cache
@@ -56,14 +67,12 @@ async def call_tool(call: Call, params: types.CallToolRequestParams) -> types.Ca
     """Answer ``tools/call`` with the operation's answer, as text and as structured content."""
     from vaws_mcp.catalog import BY_NAME
     from vaws_mcp.dispatch.invoke import invoke
-    from vaws_mcp.store.statedir import find_state_dir
 
     operation = BY_NAME.get(params.name)
     if operation is None:
         return _unknown_tool(params.name, list(BY_NAME))
-    ctx = Context(
-        state_dir=find_state_dir(), resources=call.lifespan_context, sink=_notifier(call), wait_s=DEFAULT_WAIT_S
-    )
+    serving = call.lifespan_context
+    ctx = Context(serving.state_dir, serving.resources, sink=_notifier(call), wait_s=DEFAULT_WAIT_S)
     return _result(await invoke(operation, dict(params.arguments or {}), ctx))
 
 

@@ -9,7 +9,7 @@ from vaws_mcp.coordinator.executions import Wanted, stop, submit
 from vaws_mcp.coordinator.records import ExecutionRecord
 from vaws_mcp.core.context import Context
 from vaws_mcp.core.failures import CleanupFailed, Failure
-from vaws_mcp.endpoint.connect import Endpoint
+from vaws_mcp.endpoint.connect import Endpoint, renewed
 from vaws_mcp.serving.command import serve_argv
 from vaws_mcp.serving.preflight import choose_port
 from vaws_mcp.serving.ready import wait_ready
@@ -79,7 +79,7 @@ async def stop_service(
         await ctx.progress("stop", f"stopping {record.service or record.execution_id}")
         with anyio.move_on_after(STOP_BOUND_S):
             try:
-                await stop(task, endpoint, record, "stop_service")
+                await stop(task, await renewed(ctx, endpoint), record, "stop_service")
             except CleanupFailed as failure:
                 raise _with(failure, after) from None
             except Failure as failure:

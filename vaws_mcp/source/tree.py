@@ -8,7 +8,7 @@ import anyio
 
 from vaws_mcp.core.context import Context
 from vaws_mcp.core.failures import Blocked, CleanupFailed, Failure
-from vaws_mcp.endpoint.connect import Endpoint
+from vaws_mcp.endpoint.connect import Endpoint, renewed
 from vaws_mcp.source.git import git, git_text
 
 RESTORE_S = 120.0
@@ -93,8 +93,9 @@ async def _restore(
     with anyio.move_on_after(RESTORE_S):
         try:
             await ctx.progress("restore", f"putting {repo} back to {before.branch or before.sha[:12]}")
-            await git_text(endpoint, repo, "checkout", "--quiet", *_target(before), timeout_s=RESTORE_S)
-            shas = (await git_text(endpoint, repo, "rev-parse", "HEAD", "HEAD^{tree}")).split()
+            again = await renewed(ctx, endpoint)
+            await git_text(again, repo, "checkout", "--quiet", *_target(before), timeout_s=RESTORE_S)
+            shas = (await git_text(again, repo, "rev-parse", "HEAD", "HEAD^{tree}")).split()
             if shas == [before.sha, before.tree]:
                 return
             why = f"it stands at {shas[0]}"

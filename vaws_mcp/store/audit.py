@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from vaws_mcp.core.redact import redact
+from vaws_mcp.core.sanitize import whole_text
 from vaws_mcp.store.events import append_event
 
 MAX_TEXT = 500
@@ -18,7 +19,7 @@ def audit(state_dir: Path, operation: str, request: dict[str, Any], answer: dict
         "at": datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
         "pid": os.getpid(),
         "operation": operation,
-        "request": _shortened(redact(request)),
+        "request": _shortened(redact(whole_text(request))),
         "status": answer.get("status"),
         "outcome": answer.get("outcome"),
         "code": error.get("code"),

@@ -1,0 +1,176 @@
+"""A flag and a tool argument are two spellings of the same field."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+import string
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from vaws_mcp.catalog import BY_NAME, OPERATIONS
+from vaws_mcp.cli.commands import Parser, run_command
+from vaws_mcp.cli.flags import add_options, arguments_of
+from vaws_mcp.core.context import Context, Resources
+from vaws_mcp.core.failures import Refused
+from vaws_mcp.core.operation import Operation
+from vaws_mcp.core.schema import plain_schema
+from vaws_mcp.dispatch.arguments import parse_request
+
+# No NUL and no lone surrogates: no command line can carry them.
+TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=12)
+NAMES = st.text(string.ascii_letters + "_", min_size=1, max_size=6)
+LABELS = st.lists(st.sampled_from("abcdef"), min_size=1, max_size=4, unique=True)
+SPECIAL: dict[str, st.SearchStrategy[Any]] = {
+    "state": LABELS.map(lambda labels: [f"{label}=ref/{label}" for label in labels]),
+    "runs": st.integers(3, 1000),
+    "warmup_runs": st.integers(0, 2),
+}
+
+
+def values(name: str, schema: dict[str, Any]) -> st.SearchStrategy[Any]:
+    """Generate values that the field's schema allows."""
+    if name in SPECIAL:
+        return SPECIAL[name]
+    if "enum" in schema:
+        return st.sampled_from(schema["enum"])
+    if "pattern" in schema:
+        return st.from_regex(schema["pattern"].replace("$", r"\Z"), fullmatch=True)
+    low, high = schema.get("minimum", schema.get("exclusiveMinimum", -1000)), schema.get("maximum", 10**6)
+    kinds: dict[str, st.SearchStrategy[Any]] = {
+        "string": TEXT,
+        "boolean": st.booleans(),
+        "integer": st.integers(low, high),
+        "number": st.floats(low, high, exclude_min="exclusiveMinimum" in schema),
+        "array": st.lists(TEXT, min_size=1, max_size=3),
+        "object": st.dictionaries(NAMES, TEXT, min_size=1, max_size=3),
+    }
+    return kinds[schema["type"]]
+
+
+@st.composite
+def arguments(draw: st.DrawFn, operation: Operation) -> dict[str, Any]:
+    """Generate tool arguments for an operation: the required ones and some of the others."""
+    schema = plain_schema(operation.request)
+    optional = [name for name in schema["properties"] if name not in schema.get("required", [])]
+    chosen = draw(st.lists(st.sampled_from(optional), unique=True)) if optional else []
+    if "warmup_runs" in chosen and "runs" not in chosen:
+        chosen.append("runs")
+    names = [*schema.get("required", []), *chosen]
+    return {name: draw(values(name, schema["properties"][name])) for name in names}
+
+
+def words_of(operation: Operation, given_arguments: dict[str, Any]) -> list[str]:
+    """Write tool arguments as a command line."""
+    options: list[str] = []
+    for name, value in given_arguments.items():
+        flag = f"--{name.replace('_', '-')}"
+        if name in operation.positionals:
+            continue
+        if isinstance(value, bool):
+            options.append(flag if value else f"--no-{flag[2:]}")
+        elif isinstance(value, dict):
+            options += [f"{flag}={key}={item}" for key, item in value.items()]
+        elif isinstance(value, list):
+            options += [f"{flag}={item}" for item in value] if name == "state" else [f"{flag}={shlex.join(value)}"]
+        else:
+            options.append(f"{flag}={value!r}" if isinstance(value, float) else f"{flag}={value}")
+    positionals = [str(given_arguments[name]) for name in operation.positionals if name in given_arguments]
+    return [*options, *(["--", *positionals] if positionals else [])]
+
+
+def parsed(operation: Operation, words: list[str]) -> dict[str, Any]:
+    parser = Parser(prog=operation.command, description="")
+    add_options(parser, operation)
+    return arguments_of(parser.parse(words), operation)
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
+def test_the_command_line_has_exactly_the_fields_of_the_request(operation: Operation) -> None:
+    parser = argparse.ArgumentParser(add_help=False)
+    add_options(parser, operation)
+    actions = {action.dest: action for action in parser._actions}
+    assert actions.keys() == operation.request.model_fields.keys()
+    for name, action in actions.items():
+        assert action.help
+        expected = [] if name in operation.positionals else [f"--{name.replace('_', '-')}"]
+        assert action.option_strings[:1] == expected
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(data=st.data())
+def test_a_flag_and_a_tool_argument_give_the_same_request(operation: Operation, data: st.DataObject) -> None:
+    tool = data.draw(arguments(operation))
+    ctx = Context(state_dir=Path("/nowhere"), resources=Resources())
+    typed = parsed(operation, words_of(operation, tool))
+    by_tool, by_flag = parse_request(operation, tool, ctx), parse_request(operation, typed, ctx)
+    assert by_flag == by_tool
+    assert by_flag.model_fields_set == by_tool.model_fields_set
+
+
+def test_nothing_given_is_nothing_passed_on() -> None:
+    for operation in OPERATIONS:
+        assert parsed(operation, []) == {}
+
+
+def test_aliases_are_flags_too() -> None:
+    assert parsed(BY_NAME["remote_bash"], ["--timeout=5", "--workdir=/x"]) == {"timeout_ms": "5", "cwd": "/x"}
+
+
+def test_the_word_after_an_option_is_its_value_whatever_it_looks_like() -> None:
+    operation = BY_NAME["bench_run"]
+    words = ["--model", "m", "--serve-args", "--enforce-eager", "--bench-args", "--num-prompts 4", "--tp", "2"]
+    assert parsed(operation, words) == {
+        "model": "m",
+        "serve_args": "--enforce-eager",
+        "bench_args": "--num-prompts 4",
+        "tp": "2",
+    }
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["bahs", "ls"], "`remote-dev bash`"),
+        (["remote_read", "x"], "`remote-dev read`"),
+        (["bash", "ls", "--no-such-option"], "--no-such-option"),
+        (["bash", "ls", "--cwd"], "--cwd"),
+        (["read", "a", "b"], "b"),
+    ],
+)
+def test_wrong_usage_is_refused_with_the_next_step(
+    words: list[str], said: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert run_command(words) == 2
+    answer = json.loads(capfd.readouterr().out)
+    assert (answer["status"], answer["error"]["layer"]) == ("refused", "caller")
+    assert said in answer["error"]["message"] + answer["error"]["hint"]
+    assert "--help" in answer["error"]["hint"] or "Did you mean" in answer["error"]["hint"]
+
+
+def test_help_lists_every_command(capfd: pytest.CaptureFixture[str]) -> None:
+    assert run_command(["--help"]) == 0
+    listed = capfd.readouterr().out
+    for operation in OPERATIONS:
+        assert f"  {operation.command} " in listed
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
+def test_every_command_has_its_help(operation: Operation, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run_command([operation.command, "--help"]) == 0
+    assert operation.description.split("\n")[0][:40] in capfd.readouterr().out
+
+
+def test_a_request_that_is_wrong_is_refused_by_both(tmp_path: Path) -> None:
+    ctx = Context(state_dir=tmp_path, resources=Resources())
+    operation = BY_NAME["bench_run"]
+    for wrong in ({"model": "m", "runs": 1, "warmup_runs": 1}, {"model": "m", "tp": 0}, {"runs": 3}):
+        for form in (wrong, parsed(operation, words_of(operation, wrong))):
+            with pytest.raises(Refused):
+                parse_request(operation, form, ctx)

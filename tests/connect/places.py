@@ -76,6 +76,19 @@ class Server:
             processes.send(process, processes.signal.SIGKILL)
         assert not processes.wait_gone(connections, 5)
 
+    @contextmanager
+    def freeze_connections(self) -> Generator[None]:
+        """Stop the processes that serve connections, as a host that hangs does; at the end they go on."""
+        connections = processes.children(self.facts.pid)
+        assert connections
+        for process in connections:
+            processes.send(process, processes.signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for process in connections:
+                processes.send(process, processes.signal.SIGCONT)
+
 
 def fingerprint_of(public_key: Path) -> str:
     import asyncssh

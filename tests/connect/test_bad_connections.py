@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import re
+import shutil
+import socket
+import subprocess
+import threading
 from pathlib import Path
 
 import pytest
@@ -59,6 +63,51 @@ def test_a_key_file_that_cannot_be_used(server: Server, state_dir: Path, capfd: 
     assert "identity_file" in answer["error"]["hint"]
 
 
+def test_a_key_with_a_passphrase_is_left_to_the_agent(server: Server, state_dir: Path, capfd: Capture) -> None:
+    server.know()
+    path = server.home / "id_locked"
+    argv = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "secret words", "-f", str(path)]
+    subprocess.run(argv, check=True, capture_output=True, timeout=30)
+    code, answer = remote_dev(capfd, "probe", "--endpoint", server.destination, "--identity-file", str(path))
+    assert code == 1
+    check(answer, "identity_unusable", str(path), layer="local")
+    assert "ssh-agent" in answer["error"]["hint"]
+
+
+def test_without_a_key_file_the_users_usual_keys_are_tried(server: Server, state_dir: Path, capfd: Capture) -> None:
+    server.know()
+    shutil.copy(server.facts.identity_file, server.home / ".ssh" / "id_ed25519")
+    code, answer = remote_dev(capfd, "bash", "echo in", "--endpoint", server.destination)
+    assert (code, answer["stdout"]) == (0, "in\n")
+
+
+def test_a_host_that_says_nothing_is_given_up(
+    home: Path, state_dir: Path, capfd: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("vaws_mcp.endpoint.ssh.CONNECT_TIMEOUT_S", 0.5)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        where = f"root@127.0.0.1:{silent.getsockname()[1]}"
+        code, answer = remote_dev(capfd, "probe", "--endpoint", where)
+    assert code == 1
+    check(answer, "connect_timeout", where, "no answer")
+
+
+def test_a_port_that_speaks_something_else_is_named(home: Path, state_dir: Path, capfd: Capture) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def answer_once() -> None:
+            with listener.accept()[0] as connection:
+                connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+        talker = threading.Thread(target=answer_once)
+        talker.start()
+        where = f"root@127.0.0.1:{listener.getsockname()[1]}"
+        code, answer = remote_dev(capfd, "probe", "--endpoint", where)
+        talker.join()
+    assert code == 1
+    check(answer, "connect_failed", where)
+
+
 def test_an_unknown_host_key_is_shown_and_not_pinned(server: Server, state_dir: Path, capfd: Capture) -> None:
     code, answer = remote_dev(capfd, "probe", *server.flags)
     assert code == 1
@@ -104,7 +153,7 @@ def test_a_revoked_host_key_is_refused_even_with_accept_new(server: Server, stat
     (server.home / ".ssh" / "known_hosts").write_text(f"@revoked * {key}")
     code, answer = remote_dev(capfd, "probe", *server.flags, "--accept-new")
     assert code == 1
-    assert answer["error"]["layer"] == "transport"
+    check(answer, "host_key_revoked", server.destination, "@revoked")
     assert not (state_dir / "known_hosts").exists()
 
 

@@ -146,10 +146,24 @@ async def test_a_connection_that_is_lost_leaves_the_outcome_unknown_and_the_next
 
 
 @pytest.mark.asyncio
+async def test_a_host_that_hangs_is_noticed_and_left(
+    server: Server, state_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("vaws_mcp.endpoint.ssh.KEEPALIVE_S", 0.3)
+    server.register(state_dir)
+    async with open_box(state_dir, "box") as box:
+        assert (await box.bash("true"))["exit_code"] == 0
+        with anyio.fail_after(30), server.freeze_connections():
+            error = (await box.bash("true"))["error"]
+            assert (error["code"], error["layer"], error["retry_safe"]) == ("outcome_unknown", "transport", False)
+            assert (await box.bash("echo back"))["stdout"] == "back\n"
+
+
+@pytest.mark.asyncio
 async def test_reading_is_safe_to_repeat_after_a_lost_connection(server: Server, state_dir: Path) -> None:
     server.register(state_dir)
     async with open_box(state_dir, "box") as box:
-        assert (await box.bash("mkfifo fifo", cwd=str(server.remote_home)))["exit_code"] == 0
+        assert (await box.bash("true"))["exit_code"] == 0
         await anyio.to_thread.run_sync(server.kill_connections)
         answer = await box.call("remote_read", file_path="/etc/hostname")
         if answer["outcome"] != "success":  # the loss was noticed only by this call

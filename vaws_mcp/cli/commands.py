@@ -56,11 +56,13 @@ def refuse(command: str, message: str, hint: str) -> None:
     if sys.stdout.isatty():
         print_error(message, hint)
         return
+    from vaws_mcp.catalog import BY_COMMAND
     from vaws_mcp.core.envelope import Stopwatch, failed
     from vaws_mcp.core.failures import Refused
 
-    failure = Refused("usage", message, hint=hint)
-    print_json(failed(command.replace("-", "_"), failure, Stopwatch(), None))
+    operation = BY_COMMAND.get(command)
+    name = operation.name if operation else command.replace("-", "_")
+    print_json(failed(name, Refused("usage", message, hint=hint), Stopwatch(), None))
 
 
 def run_command(words: Sequence[str]) -> int:

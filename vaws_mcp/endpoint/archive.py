@@ -1,6 +1,7 @@
 """The worker as an archive, and the small program that unpacks and starts it."""
 
 import functools
+import gzip
 import hashlib
 import io
 import shlex
@@ -9,7 +10,7 @@ from pathlib import Path
 
 PACKAGE = "vaws_worker"
 
-# Runs on any Python from 2.7 on, since it must be able to say that a Python is too old. It prints one line
+# Runs on any Python from 3.4 on, since it must be able to say that a Python is too old. It prints one line
 # ("\0VAWS-BOOT <state> <python version>"), reads the archive when it said "need", and becomes the worker in the same
 # process.
 BOOTSTRAP = r"""
@@ -67,7 +68,9 @@ def worker_archive() -> tuple[str, bytes]:
     root = Path(__file__).parents[1] / "worker"
     digest = hashlib.sha256()
     buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w:gz", compresslevel=6) as archive:
+    # The time in the header would make the same sources give other bytes.
+    packed = gzip.GzipFile(fileobj=buffer, mode="wb", compresslevel=6, mtime=0)
+    with packed, tarfile.open(fileobj=packed, mode="w") as archive:
         for path in sorted(root.rglob("*.py")):
             data = path.read_bytes()
             name = f"{PACKAGE}/{path.relative_to(root).as_posix()}"

@@ -58,6 +58,13 @@ class HostKeys:
     def refusal(self) -> Failure:
         """Explain why the host was not trusted, with the fingerprints on both sides."""
         shown = self.presented.get_fingerprint() if self.presented else "none"
+        if self.revoked:
+            return connect_failed(
+                self.where,
+                "its host key is marked @revoked in known_hosts",
+                "Somebody declared this key unsafe: ask whoever runs the host for its new key.",
+                code="host_key_revoked",
+            )
         if self.known:
             expected = ", ".join(sorted({key.get_fingerprint() for key in self.known}))
             return connect_failed(

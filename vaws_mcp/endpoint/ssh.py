@@ -62,8 +62,8 @@ async def connect(config: EndpointConfig, state_dir: Path) -> SshLink:
     """Connect to an endpoint's host, through its jump hosts.
 
     Raises: Failure with layer transport: ``host_unresolved``, ``port_closed``, ``connect_timeout``, ``auth_failed``,
-    ``host_key_unknown``, ``host_key_changed`` or ``connect_failed``; with layer local: ``identity_unusable`` or
-    ``ssh_config_invalid``.
+    ``host_key_unknown``, ``host_key_changed``, ``host_key_revoked`` or ``connect_failed``; with layer local:
+    ``identity_unusable`` or ``ssh_config_invalid``. Refused for a malformed jump host.
     """
     link = SshLink(config.address, [], [])
     try:

@@ -135,21 +135,22 @@ def test_the_word_after_an_option_is_its_value_whatever_it_looks_like() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "said", "schema"),
     [
-        (["bahs", "ls"], "`remote-dev bash`"),
-        (["remote_read", "x"], "`remote-dev read`"),
-        (["bash", "ls", "--no-such-option"], "--no-such-option"),
-        (["bash", "ls", "--cwd"], "--cwd"),
-        (["read", "a", "b"], "b"),
+        (["bahs", "ls"], "`remote-dev bash`", "vaws.remote_dev.v1"),
+        (["remote_read", "x"], "`remote-dev read`", "vaws.remote_dev.v1"),
+        (["bash", "ls", "--no-such-option"], "--no-such-option", "vaws.remote_bash.v1"),
+        (["bash", "ls", "--cwd"], "--cwd", "vaws.remote_bash.v1"),
+        (["read", "a", "b"], "b", "vaws.remote_read.v1"),
+        (["sim-stop", "now"], "now", "vaws.sim_stop.v1"),
     ],
 )
 def test_wrong_usage_is_refused_with_the_next_step(
-    words: list[str], said: str, capfd: pytest.CaptureFixture[str]
+    words: list[str], said: str, schema: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert run_command(words) == 2
     answer = json.loads(capfd.readouterr().out)
-    assert (answer["status"], answer["error"]["layer"]) == ("refused", "caller")
+    assert (answer["schema"], answer["status"], answer["error"]["layer"]) == (schema, "refused", "caller")
     assert said in answer["error"]["message"] + answer["error"]["hint"]
     assert "--help" in answer["error"]["hint"] or "Did you mean" in answer["error"]["hint"]
 

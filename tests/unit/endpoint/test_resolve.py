@@ -97,6 +97,7 @@ def test_the_request_goes_before_the_task(tmp_path: Path) -> None:
 def test_fields_of_the_request_replace_stored_ones(tmp_path: Path, field: str, value: Any) -> None:
     write(tmp_path, '[a]\nhost = "h"\ncontainer = "c"\nidentity_file = "/old"\njump = "old"\n')
     before = resolve(tmp_path, EndpointRequest(endpoint="a"))
+    assert (before.container, before.identity_file, before.jump) == ("c", "/old", "old")
     after = resolve(tmp_path, EndpointRequest.model_validate({"endpoint": "a", field: value}))
     assert after == before.model_copy(update={field: value})
 

@@ -83,11 +83,12 @@ def test_an_interrupted_run_is_a_failure_that_says_where_its_work_is(run: RunDir
     assert str(run.path) in str(answer.hint)
 
 
-def test_a_dead_process_is_not_signalled(run: RunDir) -> None:
+@pytest.mark.asyncio
+async def test_a_dead_process_is_not_signalled(run: RunDir) -> None:
     record = run.record()
     record.pid = 1
     run.save(record)
-    assert stop_process(run) is False
+    assert await stop_process(run) is False
 
 
 @pytest.mark.asyncio

@@ -56,7 +56,7 @@ async def _end_runs(ctx: Context, task: Task, *, cancel: bool) -> list[str]:
 
 
 async def _cancel(ctx: Context, run: RunDir) -> None:
-    stop_process(run)
+    await stop_process(run)
     state = await follow(ctx, run, CANCEL_WAIT_S * 3, replay=False)
     if state in ("starting", "running"):
         raise CleanupFailed(

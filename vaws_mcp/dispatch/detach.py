@@ -7,6 +7,7 @@ from typing import Any
 
 import anyio
 import orjson
+from anyio.abc import TaskStatus
 
 from vaws_mcp.core.context import Context, Resources
 from vaws_mcp.core.envelope import Stopwatch, failed, succeeded
@@ -45,7 +46,8 @@ async def run_detached(operation: Operation, request: Request, ctx: Context, wat
         state = await follow(ctx, run, asked if asked is not None else ctx.wait_s, replay=True)
     except anyio.get_cancelled_exc_class():
         if getattr(request, "on_cancel", "leave") == "stop":
-            stop_process(run)
+            with anyio.CancelScope(shield=True):
+                await stop_process(run)
         raise
     result = run.result()
     if state == "finished" and result is not None:
@@ -63,15 +65,13 @@ async def execute_run(find: dict[str, Operation], directory: Path, lock: int, ra
     run = RunDir(directory)
     sent = orjson.loads(raw)
     operation = find[sent["operation"]]
-    record = run.record()
-    record.pid, record.state = os.getpid(), "running"
-    run.save(record)
     async with Resources() as resources:
         ctx = Context(state_dir=state_dir, resources=resources, sink=_recorder(run), run_dir=directory)
-        answer = await _cancellable(operation, sent["request"], ctx)
+        answer = await _cancellable(operation, sent["request"], ctx, run)
     answer["run_id"] = run.run_id
     answer["refs"] = {"run": str(run.path), "log": str(run.log), **answer["refs"]}
     write_atomic(run.path / "result.json", dump_json(answer))
+    record = run.record()
     record.state, record.ended_at = "finished", timestamp()
     record.status, record.outcome = answer["status"], answer["outcome"]
     run.save(record)
@@ -85,25 +85,34 @@ def _recorder(run: RunDir) -> Any:
     return record
 
 
-async def _cancellable(operation: Operation, arguments: dict[str, Any], ctx: Context) -> dict[str, Any]:
-    """Carry the operation out under a scope that SIGTERM cancels."""
+async def _cancellable(operation: Operation, arguments: dict[str, Any], ctx: Context, run: RunDir) -> dict[str, Any]:
+    """Carry the operation out under a scope that SIGTERM cancels.
+
+    The run counts as running from the moment it can be cancelled. Further signals do not disturb the cleaning up.
+    """
     from vaws_mcp.dispatch.invoke import invoke
 
     watch = Stopwatch()
     answer: dict[str, Any] | None = None
-    with anyio.CancelScope() as work:
-        async with anyio.create_task_group() as group:
-            group.start_soon(_cancel_on_signal, work)
+    work = anyio.CancelScope()
+    async with anyio.create_task_group() as group:
+        await group.start(_cancel_on_signal, work)
+        record = run.record()
+        record.pid, record.state = os.getpid(), "running"
+        run.save(record)
+        with work:
             answer = await invoke(operation, arguments, ctx)
-            group.cancel_scope.cancel()
+        group.cancel_scope.cancel()
+    # The work is over: a late signal must not keep its answer from being written.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     if answer is not None:
         return answer
     stopped: Failure = Cancelled("cancelled", f"{operation.name} was cancelled", layer="caller", retry_safe=True)
     return failed(operation.name, stopped.carrying(**ctx.partial), watch, ctx)
 
 
-async def _cancel_on_signal(work: anyio.CancelScope) -> None:
+async def _cancel_on_signal(work: anyio.CancelScope, *, task_status: TaskStatus[None]) -> None:
     with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        task_status.started()
         async for _number in signals:
             work.cancel()
-            return

@@ -3,18 +3,22 @@
 import contextlib
 import os
 import signal
+import time
 from typing import Any
+
+import anyio
 
 from vaws_mcp.core.context import Context
 from vaws_mcp.core.failures import Failure
 from vaws_mcp.core.operation import operation
-from vaws_mcp.runs.follow import follow
+from vaws_mcp.runs.follow import FIRST_LOOK_S, SLOWEST_LOOK_S, follow
 from vaws_mcp.runs.models import RunIdRequest, RunListRequest, RunListResult, RunView, RunWaitRequest
 from vaws_mcp.runs.records import RunDir, all_runs, find_run
 from vaws_mcp.runs.view import view
 from vaws_mcp.taskstore.tasks import find_task, tasks_dir
 
 CANCEL_WAIT_S = 40.0
+START_BOUND_S = 20.0
 
 
 @operation("run_status", title="Status of a run", effect="read", idempotent=True, positionals=("run_id",))
@@ -81,7 +85,7 @@ async def run_cancel(request: RunIdRequest, ctx: Context) -> RunView:
     A run that has already ended is left as it is.
     """
     run = find_run(ctx.state_dir, request.run_id)
-    stop_process(run)
+    await stop_process(run)
     state = await follow(ctx, run, CANCEL_WAIT_S, replay=False)
     answer = view(run, state, with_result=True)
     if state in ("starting", "running"):
@@ -93,11 +97,16 @@ async def run_cancel(request: RunIdRequest, ctx: Context) -> RunView:
     return answer
 
 
-def stop_process(run: RunDir) -> bool:
-    """Ask a run's process to stop. The holder of the run's lock is the process that its record names.
+async def stop_process(run: RunDir) -> bool:
+    """Ask a run's process to stop, as soon as it has come up. The run's lock proves that the recorded process lives.
 
     Returns whether there was a live process to ask.
     """
+    end = time.monotonic() + START_BOUND_S
+    pause = FIRST_LOOK_S
+    while run.state() == "starting" and time.monotonic() < end:
+        await anyio.sleep(pause)
+        pause = min(pause * 1.5, SLOWEST_LOOK_S)
     pid = run.record().pid
     if pid is None or not run.is_alive():
         return False

@@ -57,12 +57,15 @@ async def read_tree(endpoint: Endpoint, repo: str) -> TreeState:
 
 
 async def checkout(endpoint: Endpoint, repo: str, sha: str) -> None:
-    """Put the tree at a commit with a detached head, and verify that it stands there.
+    """Put the tree at a commit with a detached head, and verify that it stands there. Cancellation waits for git.
 
     Raises: Failure.
     """
-    await git_text(endpoint, repo, "checkout", "--quiet", "--detach", sha, timeout_s=300)
-    found = await git_text(endpoint, repo, "rev-parse", "HEAD")
+    found = None
+    # git that is ended halfway leaves changed files behind a head that has not moved.
+    with anyio.CancelScope(shield=True):
+        await git_text(endpoint, repo, "checkout", "--quiet", "--detach", sha, timeout_s=300)
+        found = await git_text(endpoint, repo, "rev-parse", "HEAD")
     if found != sha:
         raise Failure(
             "checkout_wrong", f"{repo} stands at {found} instead of {sha}", layer="remote_env", phase="checkout"
@@ -96,9 +99,10 @@ async def _restore(
             again = await renewed(ctx, endpoint)
             await git_text(again, repo, "checkout", "--quiet", *_target(before), timeout_s=RESTORE_S)
             shas = (await git_text(again, repo, "rev-parse", "HEAD", "HEAD^{tree}")).split()
-            if shas == [before.sha, before.tree]:
+            changes = await git_text(again, repo, "status", "--porcelain", "--untracked-files=no")
+            if shas == [before.sha, before.tree] and not changes:
                 return
-            why = f"it stands at {shas[0]}"
+            why = f"it has changes in {changes.split()[1]}" if changes else f"it stands at {shas[0]}"
         except Failure as failure:
             why = failure.message
     after = f" (after: {problem})" if isinstance(problem, Failure) else ""

@@ -77,7 +77,24 @@ def test_a_killed_run_keeps_what_it_finished_and_task_finish_cleans_up(
     assert world.vllm() == {}
     for record in ports:
         assert is_free(int(record["command"][record["command"].index("--port") + 1]))
-    world.git("checkout", "--quiet", "main")  # nobody was left to put the tree back
+    assert world.git("symbolic-ref", "--short", "HEAD") == "main"
+    assert any("put back to main" in warning for warning in finished.answer["warnings"])
+
+
+def test_task_finish_leaves_a_tree_alone_that_somebody_else_has_moved(
+    world: World, task: Task, server: RawServer
+) -> None:
+    server.start("bench_compare", world.arguments(task, "first=main", "second=endless"))
+    task.wait_for("ready", "second")
+    (run,) = task.runs
+    signal_run(run, signal.SIGKILL)
+    world.git("checkout", "--quiet", "--detach", "main~1")
+    finished = world.cli("task-finish", "--context-file", task.context_file)
+
+    assert finished.code == 0
+    assert world.git("rev-parse", "HEAD") == world.git("rev-parse", "main~1")
+    assert any("left alone" in warning for warning in finished.answer["warnings"])
+    world.git("checkout", "--quiet", "main")
 
 
 def test_sigterm_ends_the_server_at_once_and_the_comparison_goes_on(

@@ -10,6 +10,8 @@ from vaws_mcp.comparison.models import State
 from vaws_mcp.core.context import Context
 from vaws_mcp.core.failures import CleanupFailed, Failure
 from vaws_mcp.endpoint.connect import Endpoint
+from vaws_mcp.source.records import FILE as TREE_FILE
+from vaws_mcp.source.records import TreeRecord
 from vaws_mcp.source.refs import Commit, resolve_ref
 from vaws_mcp.source.tree import TreeState, checkout, read_tree, restored
 from vaws_mcp.taskstore.tasks import Task
@@ -60,11 +62,19 @@ async def measure_states(ctx: Context, plan: Plan, run_dir: Path, done: Progress
     place = await prepare_place(plan.task, plan.endpoint, run_dir)
     ctx.partial.update(done.fields())
     try:
-        async with restored(ctx, plan.endpoint, plan.repo, plan.before):
+        async with restored(ctx, plan.endpoint, _tree_record(plan), run_dir / TREE_FILE):
             for state, commit in plan.commits:
                 await _measure_state(ctx, plan, place, run_dir, state, commit, done)
     except Failure as failure:
         raise failure.carrying(**done.fields()) from None
+
+
+def _tree_record(plan: Plan) -> TreeRecord:
+    before = plan.before
+    ours = [commit.sha for _state, commit in plan.commits]
+    return TreeRecord(
+        endpoint=plan.endpoint.config, repo=plan.repo, branch=before.branch, sha=before.sha, tree=before.tree, ours=ours
+    )
 
 
 async def _measure_state(

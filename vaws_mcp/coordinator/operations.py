@@ -3,11 +3,13 @@
 from vaws_mcp.coordinator.executions import stop_all
 from vaws_mcp.coordinator.models import TaskFinishRequest, TaskFinishResult
 from vaws_mcp.core.context import Context
-from vaws_mcp.core.failures import Blocked, CleanupFailed, NeedsInput
+from vaws_mcp.core.failures import Blocked, CleanupFailed, Failure, NeedsInput
 from vaws_mcp.core.operation import operation
 from vaws_mcp.runs.follow import follow
 from vaws_mcp.runs.operations import CANCEL_WAIT_S, stop_process
 from vaws_mcp.runs.records import RunDir, all_runs
+from vaws_mcp.source.records import FILE as TREE_FILE
+from vaws_mcp.source.tree import put_back
 from vaws_mcp.store.records import locked, save
 from vaws_mcp.taskstore.operations import describe
 from vaws_mcp.taskstore.tasks import Task, find_task, read_task, timestamp
@@ -15,7 +17,7 @@ from vaws_mcp.taskstore.tasks import Task, find_task, read_task, timestamp
 
 @operation("task_finish", title="Finish a task", effect="destroy", idempotent=True, timeout_s=None)
 async def task_finish(request: TaskFinishRequest, ctx: Context) -> TaskFinishResult:
-    """Finish a task: stop all its executions on their endpoints and close it. Its records are kept.
+    """Finish a task: stop all its executions, put back trees that a killed run left changed, and keep the records.
 
     Refused while a run is under way, unless `stop` is set. When something cannot be stopped the task stays open, and
     the same call tries again.
@@ -25,10 +27,12 @@ async def task_finish(request: TaskFinishRequest, ctx: Context) -> TaskFinishRes
         raise NeedsInput("task_missing", "no context_file was given", hint="Pass the task's context_file.")
     cancelled = await _end_runs(ctx, task, cancel=request.stop)
     stopped, failed = await stop_all(ctx, task)
+    if not failed:
+        failed = await _put_trees_back(ctx, task)
     if failed:
         raise CleanupFailed(
-            "executions_left",
-            f"{len(failed)} executions could not be stopped: {'; '.join(failed)}",
+            "not_cleaned_up",
+            f"task {task.task_id} could not be cleaned up: {'; '.join(failed)}",
             layer="remote_workload",
             hint="Repeat task_finish when the endpoint can be reached.",
             retry_safe=True,
@@ -66,6 +70,22 @@ async def _cancel(ctx: Context, run: RunDir) -> None:
             hint=f"Its log is {run.log}.",
             retry_safe=True,
         )
+
+
+async def _put_trees_back(ctx: Context, task: Task) -> list[str]:
+    """Put back the trees that killed runs left changed; return sentences about those that could not be."""
+    failed: list[str] = []
+    for run in all_runs(task.directory):
+        if not (run.path / TREE_FILE).exists():
+            continue
+        try:
+            note = await put_back(ctx, run.path / TREE_FILE)
+        except Failure as failure:
+            failed.append(failure.message)
+        else:
+            if note:
+                ctx.warn(note)
+    return failed
 
 
 def _close(task: Task) -> None:

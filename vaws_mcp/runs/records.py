@@ -33,7 +33,6 @@ class RunRecord(Record):
     ended_at: str | None = None
     status: str | None = None
     outcome: str | None = None
-    cancel_requested: bool = False
 
 
 @dataclass(frozen=True)

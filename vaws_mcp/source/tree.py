@@ -3,13 +3,16 @@
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 import anyio
 
 from vaws_mcp.core.context import Context
 from vaws_mcp.core.failures import Blocked, CleanupFailed, Failure
-from vaws_mcp.endpoint.connect import Endpoint, renewed
+from vaws_mcp.endpoint.connect import Endpoint, connected, renewed
 from vaws_mcp.source.git import git, git_text
+from vaws_mcp.source.records import TreeRecord
+from vaws_mcp.store.records import load, save
 
 RESTORE_S = 120.0
 
@@ -73,11 +76,14 @@ async def checkout(endpoint: Endpoint, repo: str, sha: str) -> None:
 
 
 @asynccontextmanager
-async def restored(ctx: Context, endpoint: Endpoint, repo: str, before: TreeState) -> AsyncGenerator[None]:
+async def restored(ctx: Context, endpoint: Endpoint, record: TreeRecord, path: Path) -> AsyncGenerator[None]:
     """Put the tree back to where it was when the block ends, also after failure and cancellation.
+
+    The record is on disk at ``path`` before anything changes: should this process be killed, ``put_back`` does it.
 
     Raises: CleanupFailed when it cannot be put back; an error of the block is then named in it.
     """
+    save(path, record)
     problem: BaseException | None = None
     try:
         yield
@@ -86,36 +92,63 @@ async def restored(ctx: Context, endpoint: Endpoint, repo: str, before: TreeStat
         raise
     finally:
         with anyio.CancelScope(shield=True):
-            await _restore(ctx, endpoint, repo, before, problem)
+            await _restore(ctx, endpoint, record, path, problem)
+
+
+async def put_back(ctx: Context, path: Path) -> str | None:
+    """Put back the tree that a killed run left changed; return a sentence about it, None when there was nothing to do.
+
+    A tree that stands somewhere else by now was moved by somebody else and is left alone.
+
+    Raises: CleanupFailed. Failure of the endpoint or of the record.
+    """
+    record = load(path, TreeRecord)
+    if record.put_back:
+        return None
+    endpoint = await connected(ctx, record.endpoint)
+    head = await git_text(endpoint, record.repo, "rev-parse", "HEAD")
+    place = f"{record.repo} on {endpoint.config.address}"
+    if head != record.sha and head not in record.ours:
+        return f"{place} stands at {head[:12]}, where no run of this task has put it; it was left alone"
+    await _restore(ctx, endpoint, record, path, None)
+    return f"{place} was put back to {record.branch or record.sha[:12]}"
 
 
 async def _restore(
-    ctx: Context, endpoint: Endpoint, repo: str, before: TreeState, problem: BaseException | None
+    ctx: Context, endpoint: Endpoint, record: TreeRecord, path: Path, problem: BaseException | None
 ) -> None:
-    why = "it took too long"
+    goal = record.branch or record.sha[:12]
+    why: str | None = "it took too long"
     with anyio.move_on_after(RESTORE_S):
         try:
-            await ctx.progress("restore", f"putting {repo} back to {before.branch or before.sha[:12]}")
-            again = await renewed(ctx, endpoint)
-            await git_text(again, repo, "checkout", "--quiet", *_target(before), timeout_s=RESTORE_S)
-            shas = (await git_text(again, repo, "rev-parse", "HEAD", "HEAD^{tree}")).split()
-            changes = await git_text(again, repo, "status", "--porcelain", "--untracked-files=no")
-            if shas == [before.sha, before.tree] and not changes:
-                return
-            why = f"it has changes in {changes.split()[1]}" if changes else f"it stands at {shas[0]}"
+            await ctx.progress("restore", f"putting {record.repo} back to {goal}")
+            why = await _checked_back(await renewed(ctx, endpoint), record)
         except Failure as failure:
             why = failure.message
+    if why is None:
+        save(path, record.model_copy(update={"put_back": True}))
+        return
     after = f" (after: {problem})" if isinstance(problem, Failure) else ""
     failure = CleanupFailed(
         "restore_failed",
-        f"{repo} on {endpoint.config.address} could not be put back to {before.branch or before.sha}: {why}{after}",
+        f"{record.repo} on {endpoint.config.address} could not be put back to {goal}: {why}{after}",
         layer="remote_env",
-        hint=f"On the endpoint: git -C {repo} checkout {before.branch or before.sha}",
+        hint=f"On the endpoint: git -C {record.repo} checkout {record.branch or record.sha}",
         retry_safe=True,
         phase="restore",
     )
     raise failure.carrying(**problem.fields) if isinstance(problem, Failure) else failure
 
 
-def _target(before: TreeState) -> list[str]:
-    return [before.branch] if before.branch else ["--detach", before.sha]
+async def _checked_back(endpoint: Endpoint, record: TreeRecord) -> str | None:
+    """Check out what was there before; return None when the tree is as it was, else what is different.
+
+    Raises: Failure of git.
+    """
+    target = [record.branch] if record.branch else ["--detach", record.sha]
+    await git_text(endpoint, record.repo, "checkout", "--quiet", *target, timeout_s=RESTORE_S)
+    shas = (await git_text(endpoint, record.repo, "rev-parse", "HEAD", "HEAD^{tree}")).split()
+    if shas != [record.sha, record.tree]:
+        return f"it stands at {shas[0]}"
+    changes = await git_text(endpoint, record.repo, "status", "--porcelain", "--untracked-files=no")
+    return f"it has changes in {changes.split()[1]}" if changes else None

@@ -39,8 +39,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def state_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The state directory that commands of this test use."""
-    monkeypatch.setenv("VAWS_STATE_DIR", str(tmp_path / "state"))
-    return tmp_path / "state"
+    monkeypatch.setenv("VAWS_STATE_DIR", str(tmp_path / ".vaws-local"))
+    return tmp_path / ".vaws-local"
 
 
 @pytest.fixture

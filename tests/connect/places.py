@@ -142,7 +142,7 @@ async def open_box(state_dir: Path, endpoint: str) -> AsyncGenerator[Box]:
 
 @contextmanager
 def open_place(kind: str, folder: Path, home: Path) -> Generator[Place]:
-    state_dir, files = folder / "state", folder / "files"
+    state_dir, files = folder / ".vaws-local", folder / "files"
     files.mkdir()
     place = Place(kind, state_dir, files)
     if kind == "local":

@@ -17,7 +17,7 @@ from vaws_mcp.core.schema import plain_schema
 from vaws_mcp.runs.models import RunRequest
 
 every_operation = pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
-PLAIN_VERBS = {"bash", "read", "write", "probe"}
+PLAIN_VERBS = {"bash", "read", "write", "edit", "ls", "glob", "grep", "probe", "forward"}
 
 
 def keys_of(node: Any) -> set[str]:

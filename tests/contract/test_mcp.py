@@ -23,7 +23,7 @@ every_operation = pytest.mark.parametrize("operation", OPERATIONS, ids=lambda op
 @pytest.fixture(scope="module")
 def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
     folder = tmp_path_factory.mktemp("mcp")
-    with serving(folder / "state", folder / "log") as opened:
+    with serving(folder / ".vaws-local", folder / "log") as opened:
         yield opened
 
 
@@ -79,7 +79,7 @@ def test_an_unknown_tool_is_refused_with_the_nearest(session: Session) -> None:
 
 
 def test_reading_leaves_no_state_behind(tmp_path: Path) -> None:
-    state_dir = tmp_path / "state"
+    state_dir = tmp_path / ".vaws-local"
     with serving(state_dir, tmp_path / "log") as session:
         assert session.call("task_list", {})["structuredContent"]["tasks"] == []
         assert session.call("run_list", {})["structuredContent"]["runs"] == []
@@ -88,7 +88,7 @@ def test_reading_leaves_no_state_behind(tmp_path: Path) -> None:
 
 def test_starting_and_listing_loads_no_heavy_library(tmp_path: Path) -> None:
     log = tmp_path / "imports"
-    with serving(tmp_path / "state", log, "-X", "importtime") as session:
+    with serving(tmp_path / ".vaws-local", log, "-X", "importtime") as session:
         assert session.ask("tools/list")["result"]["tools"]
     lines = [line for line in log.read_text().splitlines() if line.startswith("import time:")]
     loaded = {line.rsplit("|", 1)[1].strip().split(".")[0] for line in lines}

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import ctypes
 import fcntl
 import hashlib
 import json
@@ -150,6 +151,17 @@ def find_python() -> str:
     raise InstallError("no Python 3.11 found, which the pinned list needs; on Debian 12: apt-get install python3-venv")
 
 
+def need_system_library() -> None:
+    """Prove that the library loads which vLLM's own CPU code is linked with; without it only the engine fails, late.
+
+    Raises: InstallError naming the package to install.
+    """
+    try:
+        ctypes.CDLL("libnuma.so.1")
+    except OSError as error:
+        raise InstallError(f"vLLM needs a system library: {error}; on Debian: apt-get install libnuma1") from error
+
+
 def try_lock(lock: IO[str]) -> bool:
     """Take the lock, which ends with this process, or say that somebody else holds it."""
     try:
@@ -238,6 +250,7 @@ def install() -> Environment:
         return place
     if sys.platform != "linux":
         raise InstallError("the pinned list is for Linux only; the live tests skip elsewhere")
+    need_system_library()
     with only_one(place.path):
         if not place.ready:
             build(place, find_python())

@@ -89,7 +89,7 @@ async def call(client: Client, tool: str, arguments: dict[str, Any], seen: list[
 async def test_bench_compare_measures_two_refs_on_a_real_server_and_leaves_nothing(
     tmp_path: Path, ssh_server: Sshd, vllm_environment: Environment, source_tree: Path
 ) -> None:
-    state_dir = tmp_path / "state"
+    state_dir = tmp_path / ".vaws-local"
     write_endpoint(state_dir, ssh_server, vllm_environment, source_tree)
     before = vllm_processes()
     variables = vllm_recipe.variables(vllm_environment)

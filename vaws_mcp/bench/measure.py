@@ -7,17 +7,17 @@ from typing import Any
 from vaws_mcp.bench.command import bench_argv, expected_prompts
 from vaws_mcp.bench.parse_result import BenchResult, judge_iteration, last_error_line, metrics, read_result
 from vaws_mcp.bench.settings import BenchSettings
+from vaws_mcp.coordinator.executions import observe
 from vaws_mcp.core.context import Context
 from vaws_mcp.core.failures import Failure, TimedOut
 from vaws_mcp.core.files import write_atomic
 from vaws_mcp.core.redact import redact, redact_text
 from vaws_mcp.core.sanitize import plain_text
-from vaws_mcp.endpoint.connect import Endpoint
+from vaws_mcp.endpoint.connect import Endpoint, renewed
 from vaws_mcp.numeric.summary import aggregate
 from vaws_mcp.serving.launch import Service, start_service, stop_service
 from vaws_mcp.store.records import dump_json
 from vaws_mcp.taskstore.tasks import Task
-from vaws_mcp.workspace.operations import env_spec
 
 MAX_RESULT_BYTES = 64 << 20
 
@@ -75,11 +75,28 @@ async def measure_launch(ctx: Context, place: Place, settings: BenchSettings, la
     try:
         for number in range(1, settings.runs + 1):
             await _iterate(ctx, place, settings, service, launch, number)
+    except Failure as failure:
+        await _blame_dead_service(ctx, place, service, failure)
+        await stop_service(ctx, place.task, place.endpoint, service.record, failure)
+        raise
     except BaseException as error:
         await stop_service(ctx, place.task, place.endpoint, service.record, error)
         raise
     await stop_service(ctx, place.task, place.endpoint, service.record)
     await ctx.advance("stopped", f"{launch.label}: stopped, everything it held is free", state=launch.label)
+
+
+async def _blame_dead_service(ctx: Context, place: Place, service: Service, failure: Failure) -> None:
+    """Say so when a failed iteration has its cause in the service: it ended while it was measured."""
+    try:
+        status = await observe(await renewed(ctx, place.endpoint), service.record)
+    except Failure:
+        return  # the endpoint cannot be asked; what failed is said anyway
+    if status["state"] != "running":
+        end = status.get("exit") or {}
+        how = f"exit code {end['code']}" if end.get("code") is not None else f"signal {end.get('signal')}"
+        failure.code = "service_died"
+        failure.message = f"the service ended while it was measured ({how}); {failure.message}"
 
 
 def describe(service: Service) -> dict[str, Any]:
@@ -132,7 +149,7 @@ async def _measure(place: Place, settings: BenchSettings, argv: list[str], name:
         "argv": argv,
         "cwd": endpoint.config.workdir,
         "env": {**settings.serve.env, **settings.bench_env},
-        "env_spec": env_spec(endpoint),
+        "env_spec": endpoint.env_spec(),
         "timeout_s": settings.timeout_s,
         "max_output_bytes": 200_000,
     }
@@ -146,6 +163,9 @@ async def _measure(place: Place, settings: BenchSettings, argv: list[str], name:
     if ran["timed_out"]:
         message = f"the benchmark client did not end within {settings.timeout_s:.0f} s and was ended"
         raise TimedOut("bench_timeout", message, layer="remote_workload", phase="bench", fields=evidence)
+    if ran["signal_name"]:
+        message = f"the benchmark client was ended by {ran['signal_name']}"
+        raise Failure("bench_killed", message, layer="remote_workload", phase="bench", fields=evidence)
     text = await _fetch(place, name, out + "\n" + err, evidence)
     result = read_result(text)[-1]
     prompts = expected_prompts(settings.bench_args)

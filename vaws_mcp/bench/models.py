@@ -12,10 +12,14 @@ from vaws_mcp.runs.models import RunRequest
 class BenchRequest(EndpointRequest, RunRequest):
     """What every benchmark takes."""
 
-    model: str = Field(min_length=1, description="Model path on the endpoint, or a name that vLLM can find there.")
+    model: str = Field(
+        min_length=1, pattern=r"^[^-]", description="Model path on the endpoint, or a name that vLLM can find there."
+    )
     tp: int | None = Field(default=None, ge=1, le=1024, description="Tensor parallel size. Default: vLLM's own.")
     port: int | None = Field(default=None, ge=1, le=65535, description="Port of the service. Default: a free one.")
-    served_model_name: str | None = Field(default=None, description="Name to serve the model under.")
+    served_model_name: str | None = Field(
+        default=None, pattern=r"^[^-]", description="Name to serve the model under. Default: the end of its path."
+    )
     serve_args: Words = Field(default=(), description="Further arguments of `vllm serve`.")
     bench_args: Words = Field(
         default=(), description="Arguments of `vllm bench serve`. Default: 32 random prompts, 8 at a time."

@@ -23,7 +23,9 @@ def run_directory(ctx: Context, task: Task, operation: str, request: BenchReques
     return create_run(task, RUN_KIND, operation, request.model_dump(mode="json", exclude_unset=True)).path
 
 
-@operation("bench_run", title="Benchmark one state", effect="write", timeout_s=None, run_kind=RUN_KIND)
+@operation(
+    "bench_run", title="Benchmark one state", effect="write", timeout_s=None, run_kind=RUN_KIND, check=BenchSettings.of
+)
 async def bench_run(request: BenchRunRequest, ctx: Context) -> BenchRunResult:
     """Serve a model with the code as it is on the endpoint, measure it with `vllm bench serve`, and stop the service.
 

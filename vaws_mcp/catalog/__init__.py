@@ -6,7 +6,14 @@ from vaws_mcp.coordinator.operations import task_finish
 from vaws_mcp.core.operation import Operation
 from vaws_mcp.runs.operations import run_cancel, run_list, run_status, run_wait
 from vaws_mcp.taskstore.operations import task_create, task_list, task_show
-from vaws_mcp.workspace.operations import remote_bash, remote_probe, remote_read, remote_write
+from vaws_mcp.workspace.artifacts.operations import artifact_manifest, artifact_pull, artifact_push
+from vaws_mcp.workspace.edit.operations import remote_apply_patch, remote_edit, remote_multi_edit
+from vaws_mcp.workspace.facts.operations import context_snapshot, remote_probe
+from vaws_mcp.workspace.files.operations import remote_read, remote_write
+from vaws_mcp.workspace.forward.operations import remote_forward
+from vaws_mcp.workspace.jobs.operations import job_list, job_status, job_stdin, job_stop, job_tail
+from vaws_mcp.workspace.search.operations import remote_glob, remote_grep, remote_ls
+from vaws_mcp.workspace.shell.operations import remote_bash
 
 OPERATIONS: tuple[Operation, ...] = (
     task_create,
@@ -18,9 +25,25 @@ OPERATIONS: tuple[Operation, ...] = (
     run_list,
     run_cancel,
     remote_bash,
+    job_status,
+    job_tail,
+    job_stdin,
+    job_stop,
+    job_list,
     remote_read,
     remote_write,
+    remote_edit,
+    remote_multi_edit,
+    remote_apply_patch,
+    remote_ls,
+    remote_glob,
+    remote_grep,
+    artifact_manifest,
+    artifact_push,
+    artifact_pull,
     remote_probe,
+    context_snapshot,
+    remote_forward,
     bench_run,
     bench_compare,
 )

@@ -4,10 +4,13 @@ import argparse
 import difflib
 import sys
 from collections.abc import Callable, Sequence
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from vaws_mcp.cli.output import print_error, print_json
 from vaws_mcp.core.envelope import EXIT_CANCELLED, EXIT_REFUSED
+
+if TYPE_CHECKING:
+    from vaws_mcp.core.failures import Failure
 
 OWN_COMMANDS: dict[str, tuple[str, str]] = {
     "mcp": ("speak MCP over stdio", "vaws_mcp.cli.mcp"),
@@ -53,16 +56,23 @@ class Parser(argparse.ArgumentParser):
 
 def refuse(command: str, message: str, hint: str) -> None:
     """Answer a command line that cannot be understood; nothing was contacted."""
-    if sys.stdout.isatty():
-        print_error(message, hint)
-        return
-    from vaws_mcp.catalog import BY_COMMAND
-    from vaws_mcp.core.envelope import Stopwatch, failed
     from vaws_mcp.core.failures import Refused
 
+    respond(command, Refused("usage", message, hint=hint))
+
+
+def respond(command: str, failure: "Failure") -> int:
+    """Answer with a failure, as one JSON object or, on a terminal, in words; return its exit code."""
+    from vaws_mcp.catalog import BY_COMMAND
+    from vaws_mcp.core.envelope import Stopwatch, exit_code, failed
+
     operation = BY_COMMAND.get(command)
-    name = operation.name if operation else command.replace("-", "_")
-    print_json(failed(name, Refused("usage", message, hint=hint), Stopwatch(), None))
+    answer = failed(operation.name if operation else command.replace("-", "_"), failure, Stopwatch(), None)
+    if sys.stdout.isatty():
+        print_error(failure.message, failure.hint)
+    else:
+        print_json(answer)
+    return exit_code(answer)
 
 
 def run_command(words: Sequence[str]) -> int:

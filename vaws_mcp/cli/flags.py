@@ -4,6 +4,7 @@ import argparse
 import typing
 from typing import Any
 
+from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from vaws_mcp.core.operation import Operation
@@ -33,7 +34,9 @@ def _add_option(parser: argparse.ArgumentParser, name: str, field: FieldInfo, op
         parser.add_argument(*flags, dest=name, default=None, action=argparse.BooleanOptionalAction, help=_help(field))
     elif kind is dict:
         parser.add_argument(*flags, dest=name, action="append", metavar="NAME=VALUE", help=_help(field))
-    elif kind is list and _is_words(field):
+    elif kind is list and _is_objects(field):
+        parser.add_argument(*flags, dest=name, metavar="JSON", help=_help(field))
+    elif kind is list and is_words(field):
         parser.add_argument(*flags, dest=name, metavar="'ARGS'", help=_help(field))
     elif kind is list:
         parser.add_argument(*flags, dest=name, action="append", metavar=_metavar(name), help=_help(field))
@@ -54,7 +57,13 @@ def _kind(annotation: Any) -> type:
     return str
 
 
-def _is_words(field: FieldInfo) -> bool:
+def _is_objects(field: FieldInfo) -> bool:
+    """Whether a list field holds objects, which the command line takes as one JSON array."""
+    items = typing.get_args(field.annotation)
+    return bool(items) and isinstance(items[0], type) and issubclass(items[0], BaseModel)
+
+
+def is_words(field: FieldInfo) -> bool:
     """Whether a list field takes one string that is split like a shell does."""
     return any("_split_words" in repr(item) for item in field.metadata)
 

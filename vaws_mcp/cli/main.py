@@ -5,6 +5,8 @@ from collections.abc import Sequence
 
 from vaws_mcp import __version__
 
+EXIT_READER_GONE = 1
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code. Without a command: MCP when stdin is no terminal, else help."""
@@ -20,5 +22,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"remote-dev {__version__}")
         return 0
     from vaws_mcp.cli.commands import run_command
+    from vaws_mcp.cli.output import give_up_stdout, open_streams
 
-    return run_command(words)
+    open_streams()
+    try:
+        code = run_command(words)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        give_up_stdout()
+        return EXIT_READER_GONE
+    return code

@@ -1,6 +1,7 @@
 """What a person or a script sees: one JSON object or a readable answer on stdout, progress on stderr."""
 
 import contextlib
+import os
 import sys
 from collections.abc import Generator
 from typing import Any
@@ -11,6 +12,19 @@ from vaws_mcp.core.progress import ProgressEvent, ProgressSink
 from vaws_mcp.core.sanitize import one_line, plain_text
 
 PROGRESS_PREFIX = "__VAWS_PROGRESS__="
+
+
+def open_streams() -> None:
+    """Replace standard streams that the caller has closed by ones that lead nowhere."""
+    if sys.stdout is None:  # pyright: ignore[reportUnnecessaryComparison]
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115 - lives as long as the process
+    if sys.stderr is None:  # pyright: ignore[reportUnnecessaryComparison]
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115 - lives as long as the process
+
+
+def give_up_stdout() -> None:
+    """Let what is still in the buffer go nowhere: whoever read standard output has left."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def print_json(value: Any) -> None:

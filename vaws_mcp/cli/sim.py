@@ -4,10 +4,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from vaws_mcp.cli.commands import Parser
-from vaws_mcp.cli.output import print_error, print_json
-from vaws_mcp.core.envelope import EXIT_FAILED, EXIT_REFUSED
-from vaws_mcp.core.failures import Failure
+from vaws_mcp.cli.commands import Parser, respond
+from vaws_mcp.cli.output import print_json
+from vaws_mcp.core.failures import Failure, Refused
 
 
 def run(name: str, words: list[str]) -> int:
@@ -17,14 +16,12 @@ def run(name: str, words: list[str]) -> int:
     try:
         return {"sim-start": _start, "sim-status": _status, "sim-stop": _stop}[name](words)
     except sim.SimUnsupported as error:
-        print_error(str(error))
-        return EXIT_REFUSED
+        return respond(name, Refused("sim_unsupported", str(error)))
     except Failure as failure:
-        print_error(failure.message, failure.hint)
-        return EXIT_REFUSED
+        return respond(name, failure)
     except (sim.SimError, OSError) as error:
-        print_error(str(error), "`remote-dev sim-status` shows what is there; the log lies beside its state file.")
-        return EXIT_FAILED
+        hint = "The state directory's sim/ folder holds its record and log."
+        return respond(name, Failure("sim_failed", str(error), layer="local", hint=hint))
 
 
 def _parser(name: str, description: str) -> Parser:
@@ -54,6 +51,8 @@ def _start(words: list[str]) -> int:
     from vaws_mcp import sim
     from vaws_mcp.endpoint.registry import load_endpoints
 
+    if not 1 <= given.devices <= 64:
+        raise Refused("devices_malformed", f"--devices must be between 1 and 64, not {given.devices}")
     options = sim.SimOptions(
         devices=given.devices,
         layout=given.layout,

@@ -13,7 +13,7 @@ from vaws_mcp.endpoint.connect import Endpoint
 from vaws_mcp.source.records import FILE as TREE_FILE
 from vaws_mcp.source.records import TreeRecord
 from vaws_mcp.source.refs import Commit, resolve_ref
-from vaws_mcp.source.tree import TreeState, checkout, read_tree, restored
+from vaws_mcp.source.tree import TreeState, checkout, read_tree, require_at, restored
 from vaws_mcp.taskstore.tasks import Task
 
 
@@ -91,6 +91,7 @@ async def _measure_state(
         about["base_of"] = commit.base_of
     try:
         await measure_launch(ctx, place, plan.settings, launch)
+        await require_at(plan.endpoint, plan.repo, commit.sha)
     except BaseException as error:
         _keep(run_dir, launch, about, done, error)
         raise

@@ -18,6 +18,7 @@ from vaws_mcp.core.operation import operation
 from vaws_mcp.endpoint.connect import Endpoint
 from vaws_mcp.render.report import write_report
 from vaws_mcp.serving.preflight import check_endpoint
+from vaws_mcp.source.lock import tree_held
 from vaws_mcp.source.refs import check_ref
 from vaws_mcp.taskstore.reach import reach
 from vaws_mcp.taskstore.tasks import require_task
@@ -28,7 +29,22 @@ ONE_LAUNCH = (
 )
 
 
-@operation("bench_compare", title="Compare git states", effect="write", timeout_s=None, run_kind=RUN_KIND)
+def _check(request: BenchCompareRequest) -> None:
+    """Refuse what can be seen to be wrong before anything is contacted.
+
+    Raises: Refused.
+    """
+    BenchSettings.of(request)
+    states = request.states()
+    if len(states) < 2:
+        raise Refused(
+            "one_state", "bench_compare needs at least two states", hint="To measure one state, call bench_run."
+        )
+    for state in states:
+        check_ref(state.ref)
+
+
+@operation("bench_compare", title="Compare git states", effect="write", timeout_s=None, run_kind=RUN_KIND, check=_check)
 async def bench_compare(request: BenchCompareRequest, ctx: Context) -> BenchCompareResult:
     """Compare git states of vllm-ascend by benchmark: for each, check it out, serve the model, measure, stop.
 
@@ -37,21 +53,18 @@ async def bench_compare(request: BenchCompareRequest, ctx: Context) -> BenchComp
     """
     settings = BenchSettings.of(request)
     states = request.states()
-    if len(states) < 2:
-        raise Refused(
-            "one_state", "bench_compare needs at least two states", hint="To measure one state, call bench_run."
-        )
-    for state in states:
-        check_ref(state.ref)
     task = require_task(ctx, request.context_file, "bench_compare")
     endpoint = await reach(ctx, request)
     await check_endpoint(endpoint, settings.serve)
-    before, commits = await resolve_states(endpoint, states)
     run_dir = run_directory(ctx, task, "bench_compare", request)
-    plan = Plan(task, endpoint, endpoint.config.vllm_ascend_repo, before, commits, settings)
+    repo = endpoint.config.vllm_ascend_repo
     done = Progress()
-    ctx.steps_total = len(states) * steps_of(settings) + 1
-    await measure_states(ctx, plan, run_dir, done)
+    # Held from before the first look: what is put back at the end must not be what another run had checked out.
+    with tree_held(ctx.state_dir, endpoint.config, repo, run_dir.name):
+        before, commits = await resolve_states(endpoint, states)
+        plan = Plan(task, endpoint, repo, before, commits, settings)
+        ctx.steps_total = len(states) * steps_of(settings) + 1
+        await measure_states(ctx, plan, run_dir, done)
     ctx.warn(ONE_LAUNCH)
     rows = compare(done.launches)
     result = BenchCompareResult(

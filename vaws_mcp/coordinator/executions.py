@@ -10,6 +10,7 @@ from vaws_mcp.core.context import Context
 from vaws_mcp.core.failures import CleanupFailed, Failure
 from vaws_mcp.core.redact import redact
 from vaws_mcp.endpoint.connect import Endpoint, connected
+from vaws_mcp.endpoint.registry import present
 from vaws_mcp.store.events import append_event
 from vaws_mcp.store.ids import new_id
 from vaws_mcp.taskstore.tasks import Task, timestamp
@@ -148,7 +149,7 @@ async def stop_all(ctx: Context, task: Task) -> tuple[list[str], list[str]]:
             continue
         await ctx.progress("stop", f"stopping {record.service or record.execution_id}")
         try:
-            endpoint = await connected(ctx, record.endpoint)
+            endpoint = await connected(ctx, present(ctx.state_dir, record.endpoint))
             await stop(task, endpoint, record, "task_finish")
             ended.append(record.execution_id)
         except Failure as failure:

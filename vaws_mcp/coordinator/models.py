@@ -8,6 +8,9 @@ from vaws_mcp.taskstore.models import TaskRequest, TaskResult
 class TaskFinishRequest(TaskRequest):
     """Arguments of ``task_finish``."""
 
+    abandon: bool = Field(
+        default=False, description="Close the task even if an endpoint is gone; what may be left there is named."
+    )
     stop: bool = Field(default=False, description="Cancel runs that are still under way, instead of refusing.")
 
 

@@ -29,12 +29,15 @@ async def task_finish(request: TaskFinishRequest, ctx: Context) -> TaskFinishRes
     stopped, failed = await stop_all(ctx, task)
     if not failed:
         failed = await _put_trees_back(ctx, task)
-    if failed:
+    if failed and request.abandon:
+        for sentence in failed:
+            ctx.warn(f"abandoned: {sentence}")
+    elif failed:
         raise CleanupFailed(
             "not_cleaned_up",
             f"task {task.task_id} could not be cleaned up: {'; '.join(failed)}",
             layer="remote_workload",
-            hint="Repeat task_finish when the endpoint can be reached.",
+            hint="Repeat task_finish when the endpoint can be reached, or give up on it with abandon=true.",
             retry_safe=True,
         ).carrying(stopped=stopped, cancelled_runs=cancelled)
     _close(task)

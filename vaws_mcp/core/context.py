@@ -1,18 +1,25 @@
 """What an operation is given besides its request."""
 
-from collections.abc import Awaitable, Callable
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
 import anyio
 
 from vaws_mcp.core.progress import ProgressEvent, ProgressSink, silent
 
 T = TypeVar("T")
+Effect = Literal["read", "write", "destroy"]
+
+CLOSE_BOUND_S = 10.0
+
+log = logging.getLogger(__name__)
 
 
 class Resources:
@@ -22,6 +29,7 @@ class Resources:
         self._stack = AsyncExitStack()
         self._items: dict[str, Any] = {}
         self._locks: dict[str, anyio.Lock] = {}
+        self._background: set[asyncio.Task[None]] = set()
 
     async def get(self, key: str, make: Callable[[], Awaitable[T]], usable: Callable[[T], bool]) -> T:
         """Return the resource called ``key``; make it when it is missing or no longer ``usable``."""
@@ -37,14 +45,37 @@ class Resources:
         """Call ``close`` when the process is done with its resources."""
         self._stack.push_async_callback(close)
 
+    def start_soon(self, work: Callable[..., Coroutine[Any, Any, None]], *args: Any) -> None:
+        """Carry out ``work(*args)`` in the background until it ends, or is cancelled when the resources are closed.
+
+        It outlives the call that starts it, so it stands outside of any task group; an error ends only itself.
+        """
+        task = asyncio.create_task(work(*args))
+        self._background.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        self._background.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("background work ended with an error", exc_info=error)
+
+    async def _end_background(self) -> None:
+        tasks = list(self._background)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks, timeout=CLOSE_BOUND_S)
+
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        with anyio.CancelScope(shield=True), anyio.move_on_after(10):
-            await self._stack.aclose()
+        with anyio.CancelScope(shield=True):
+            await self._end_background()
+            with anyio.move_on_after(CLOSE_BOUND_S):
+                await self._stack.aclose()
         self._items.clear()
 
 
@@ -54,6 +85,7 @@ class Context:
 
     ``run_dir`` is set inside the process of a run. ``wait_s`` is how long the front door lets a call wait for a run.
     ``steps_total`` is the number of steps of the whole work, when that is known.
+    ``effect`` is the operation's: an endpoint that is only read from refuses the others.
     ``partial`` holds result fields that must survive when the call is cancelled or fails.
     """
 
@@ -64,6 +96,7 @@ class Context:
     warnings: list[str] = field(default_factory=list[str])
     simulated: bool = False
     wait_s: float | None = None
+    effect: Effect = "read"
     partial: dict[str, Any] = field(default_factory=dict[str, Any])
     steps_done: int = 0
     steps_total: int | None = None

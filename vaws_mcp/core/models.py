@@ -1,5 +1,6 @@
 """Base classes of all request and result models."""
 
+import json
 import shlex
 from typing import Annotated, Any
 
@@ -63,6 +64,16 @@ def _split_pairs(value: Any) -> Any:
             raise ValueError(f"expected NAME=VALUE, got {item!r}")
         pairs[name] = content
     return pairs
+
+
+def parsed_objects(value: Any) -> Any:
+    """Accept a JSON array as text, as the command line gives it."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value)
+    except ValueError as error:
+        raise ValueError(f"expected a JSON array: {error}") from None
 
 
 def _listed(value: Any) -> Any:

@@ -3,12 +3,11 @@
 import inspect
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
-from vaws_mcp.core.context import Context
+from vaws_mcp.core.context import Context, Effect
 from vaws_mcp.core.models import Request, Result
 
-Effect = Literal["read", "write", "destroy"]
 Body = Callable[[Any, Context], Awaitable[Result]]
 
 
@@ -18,7 +17,8 @@ class Operation:
 
     ``run_kind`` is set for work that can take long: such an operation is carried out by a process of its own and is
     recorded below that folder of the task. ``positionals`` name request fields that the command line takes without a
-    flag; a last one that ends in ``...`` takes everything after ``--``.
+    flag; a last one that ends in ``...`` takes everything after ``--``. ``check`` raises Refused for a request that can
+    be seen to be wrong before anything is contacted or recorded.
     """
 
     name: str
@@ -33,6 +33,7 @@ class Operation:
     command: str = ""
     positionals: tuple[str, ...] = ()
     aliases: tuple[tuple[str, str], ...] = ()
+    check: Callable[[Any], object] | None = None
 
     @property
     def description(self) -> str:

@@ -8,13 +8,14 @@ SECRET_WORDS = frozenset({"TOKEN", "KEY", "SECRET", "PASSWORD", "PASSWD", "CREDE
 NOT_SECRET = frozenset({"HOST_KEY", "HOSTKEY"})
 MASK = "***"
 
-_BEARER = re.compile(r"(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]{8,}")
-_USERINFO = re.compile(r"(?<=://)[^/\s?#]+(?=@)")
+# A blank may be escaped, as in the argument string ``--header Authorization=Bearer\ abc``.
+_BEARER = re.compile(r"(?i)\b(bearer|basic)\\*\s+[A-Za-z0-9._~+/=-]{8,}")
+_USERINFO = re.compile(r"(?<=://)[^/\s?#]+(?=@)|(?<![^\s\"'(])[^\s/@:\"'(]+:[^\s/@\"']+(?=@)")
 _VALUE = r"(\"[^\"]*\"|'[^']*'|[^\s&]+)"
 # Only names that end in a secret word are looked at, so that the word before one ("export TOKEN=...") does not take it
 # for its value. ``NAME value`` is an assignment only for a flag; in prose "the key is" must stay readable.
 _NAME = rf"(?:[A-Za-z0-9_-]*[_-])?(?:{'|'.join(sorted(SECRET_WORDS, key=len, reverse=True))})"
-_ASSIGNED = re.compile(rf"(?i)(?<![A-Za-z0-9_-])(?:({_NAME})([\"']?[ \t]*[=:][ \t]*)|(--?{_NAME})([ \t]+)){_VALUE}")
+_ASSIGNED = re.compile(rf"(?i)(?<![A-Za-z0-9_/.-])(?:({_NAME})([\"']?[ \t]*[=:][ \t]*)|(--?{_NAME})([ \t]+)){_VALUE}")
 
 
 def is_secret_name(name: str) -> bool:

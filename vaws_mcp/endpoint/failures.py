@@ -78,6 +78,18 @@ def connection_lost(where: str, method: str, *, retry_safe: bool) -> Failure:
     )
 
 
+def transfer_cut(where: str, why: str) -> Failure:
+    """A transfer of files ended before it was complete; what had arrived is kept apart."""
+    return Failure(
+        "transfer_cut",
+        f"the transfer with {where} was cut: {why}; every file at the target is an old or a new one, never a part",
+        layer="transport",
+        hint="Call again with the same arguments: it goes on where it was cut.",
+        retry_safe=True,
+        phase="transfer",
+    )
+
+
 def container_unusable(container: str, where: str, why: str) -> Failure:
     """The container is missing, stopped or ambiguous; nothing falls back to the host."""
     return Failure(

@@ -1,5 +1,6 @@
 """What is known about an endpoint, and how a request names one."""
 
+import re
 from pathlib import PurePosixPath
 from typing import Annotated, Literal
 
@@ -8,6 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_vali
 from vaws_mcp.core.models import Request
 
 Filled = Annotated[str, StringConstraints(min_length=1, pattern=r"^[^\x00-\x1f]+$")]
+# Names and ids of docker and podman: none can be taken for an option.
+ContainerName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
 
 
 class EndpointConfig(BaseModel):
@@ -23,7 +26,7 @@ class EndpointConfig(BaseModel):
     jump: Filled | None = Field(default=None, description="Jump hosts, [user@]host[:port], comma separated.")
     accept_new: bool = Field(default=False, description="Pin an unknown host key at the first connection.")
     known_hosts: Filled | None = Field(default=None, description="A further file of known host keys.")
-    container: Filled | None = Field(default=None, description="Container on the host that everything runs in.")
+    container: ContainerName | None = Field(default=None, description="Container on the host that everything runs in.")
     runtime: Literal["docker", "podman"] = Field(default="docker", description="Program that enters the container.")
     python: Filled | None = Field(default=None, description="Python (3.8 or newer) that runs the worker.")
     venv: Filled | None = Field(default=None, description="Virtual environment that commands run in.")
@@ -32,6 +35,15 @@ class EndpointConfig(BaseModel):
     vllm_ascend_repo: Filled = Field(default="/vllm-workspace/vllm-ascend", description="Git tree of vllm-ascend.")
     workdir: Filled | None = Field(default=None, description="Directory that commands start in.")
     root: Filled | None = Field(default=None, description="Directory that file operations are confined to.")
+    read_only: bool = Field(default=False, description="Refuse every operation that could change something.")
+    deny_commands: tuple[Filled, ...] = Field(
+        default=(), description="Regular expressions; a shell command that one is found in is refused."
+    )
+    deny_paths: tuple[Filled, ...] = Field(
+        default=(),
+        description="Globs of files and directories that file operations refuse: with a slash the whole path (`*` also "
+        "matches slashes), without one a name at any level.",
+    )
     lease_dir: Filled = Field(default="/tmp/vaws-leases", description="Shared directory of device leases.")  # noqa: S108
     model: Filled | None = Field(default=None, description="Default model path.")
 
@@ -41,6 +53,16 @@ class EndpointConfig(BaseModel):
         if not PurePosixPath(value).is_absolute():
             raise ValueError("must be an absolute path")
         return value
+
+    @field_validator("deny_commands")
+    @classmethod
+    def _expressions(cls, values: tuple[str, ...]) -> tuple[str, ...]:
+        for value in values:
+            try:
+                re.compile(value)
+            except re.error as error:
+                raise ValueError(f"{value!r} is no regular expression: {error}") from None
+        return values
 
     @property
     def is_local(self) -> bool:
@@ -65,8 +87,8 @@ class EndpointRequest(Request):
         default=None,
         description="Endpoint: a name in endpoints.toml, `local`, or [user@]host[:port]. Default: the task's endpoint.",
     )
-    container: str | None = Field(
-        default=None, min_length=1, description="Run inside this container on the endpoint's host."
+    container: ContainerName | None = Field(
+        default=None, description="Run inside this container on the endpoint's host."
     )
     identity_file: str | None = Field(
         default=None, min_length=1, description="Private key for a [user@]host[:port] endpoint."

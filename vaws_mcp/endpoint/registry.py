@@ -39,6 +39,14 @@ def load_endpoints(state_dir: Path) -> dict[str, EndpointConfig]:
     return endpoints
 
 
+def present(state_dir: Path, config: EndpointConfig) -> EndpointConfig:
+    """Return what ``endpoints.toml`` says today about an endpoint that a record names, else what the record says.
+
+    Raises: as ``load_endpoints``.
+    """
+    return load_endpoints(state_dir).get(config.name, config)
+
+
 def save_endpoint(state_dir: Path, config: EndpointConfig) -> None:
     """Add or replace one entry; comments and the other entries stay as they are.
 

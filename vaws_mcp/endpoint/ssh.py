@@ -4,14 +4,16 @@ import errno
 import getpass
 import shlex
 import socket
+import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import anyio
 import asyncssh
 
 from vaws_mcp.core.failures import Failure
 from vaws_mcp.core.sanitize import one_line
+from vaws_mcp.endpoint.containers import INSPECT_TIMEOUT_S, inspect_argv, running_id
 from vaws_mcp.endpoint.failures import connect_failed, container_unusable
 from vaws_mcp.endpoint.hostkeys import FILE, HostKeys
 from vaws_mcp.endpoint.models import EndpointConfig
@@ -23,15 +25,28 @@ KEEPALIVE_S = 5.0
 KEEPALIVE_MISSES = 3
 WINDOW_BYTES = 16 << 20
 PACKET_BYTES = 1 << 17
+WRITE_BUFFER_BYTES = 4 << 20
 CIPHERS = "aes128-gcm@openssh.com,aes256-gcm@openssh.com,chacha20-poly1305@openssh.com,aes256-ctr,aes192-ctr,aes128-ctr"
 
 
 class _Client(asyncssh.SSHClient):
     def __init__(self, keys: HostKeys) -> None:
         self.keys = keys
+        self.reached_at: float | None = None
+
+    def connection_made(self, conn: asyncssh.SSHClientConnection) -> None:  # noqa: ARG002
+        self.reached_at = time.perf_counter()
 
     def validate_host_public_key(self, host: str, addr: str, port: int, key: asyncssh.SSHKey) -> bool:  # noqa: ARG002
         return self.keys.judge(host, port, key)
+
+
+class Hop(NamedTuple):
+    """How long reaching one host took: until its port answered, and then for key exchange and authentication."""
+
+    where: str
+    tcp_ms: float
+    ssh_ms: float
 
 
 class SshLink:
@@ -41,6 +56,7 @@ class SshLink:
         self.where = where
         self.connections = connections
         self.pinned = pinned
+        self.hops: list[Hop] = []
 
     @property
     def connection(self) -> asyncssh.SSHClientConnection:
@@ -75,6 +91,18 @@ async def connect(config: EndpointConfig, state_dir: Path) -> SshLink:
         link.close()
         raise
     return link
+
+
+def first_host(config: EndpointConfig) -> tuple[str, int] | None:
+    """Return host and port that a connection begins with: the first jump host, else the host itself.
+
+    None when a command of ``~/.ssh/config`` makes the connection.
+    """
+    options = _users_options(config)
+    jumps = config.jump or options.tunnel
+    if isinstance(jumps, str) and jumps.lower() != "none":
+        options = _users_options(_jump_config(jumps.split(",")[0].strip(), config))
+    return None if options.proxy_command else (options.host, options.port)
 
 
 def _host_options(config: EndpointConfig) -> dict[str, Any]:
@@ -114,13 +142,15 @@ async def _extend(link: SshLink, config: EndpointConfig, state_dir: Path) -> Non
     options = _host_options(config)
     tunnel = link.connections[-1] if link.connections else None
     keys = HostKeys(config.address, _known_hosts_files(config), state_dir / FILE, config.accept_new)
+    client = _Client(keys)
+    begin = time.perf_counter()
     try:
         with anyio.fail_after(CONNECT_TIMEOUT_S):
             connection = await asyncssh.connect(
                 **options,
                 tunnel=tunnel,
                 known_hosts=keys.match,
-                client_factory=lambda: _Client(keys),
+                client_factory=lambda: client,
                 encryption_algs=CIPHERS,
                 keepalive_interval=KEEPALIVE_S,
                 keepalive_count_max=KEEPALIVE_MISSES,
@@ -131,6 +161,8 @@ async def _extend(link: SshLink, config: EndpointConfig, state_dir: Path) -> Non
     except (OSError, asyncssh.Error, ValueError) as error:
         raise explained(config, error) from None
     link.connections.append(connection)
+    reached = client.reached_at or begin
+    link.hops.append(Hop(config.address, (reached - begin) * 1000, (time.perf_counter() - reached) * 1000))
     if keys.pinned:
         link.pinned.append(f"pinned the host key of {config.address}: {keys.pinned}")
 
@@ -198,8 +230,8 @@ class SshStream(WorkerStream):
         self._channel_out: asyncssh.SSHClientChannel[bytes] | None = None
 
     @classmethod
-    async def start(cls, link: SshLink, argv: list[str]) -> "SshStream":
-        """Start a program on the host.
+    async def start(cls, link: SshLink, argv: list[str], window: int = WINDOW_BYTES) -> "SshStream":
+        """Start a program on the host. At most ``window`` bytes of its output wait here when nobody takes them.
 
         Raises: Failure with layer transport.
         """
@@ -210,11 +242,12 @@ class SshStream(WorkerStream):
                     lambda: _Session(stream),
                     shlex.join(argv),
                     encoding=None,
-                    window=WINDOW_BYTES,
+                    window=window,
                     max_pktsize=PACKET_BYTES,
                 )
         except (OSError, asyncssh.Error) as error:
             raise connect_failed(link.where, one_line(str(error)), "Try the same with plain ssh -v.") from None
+        channel.set_write_buffer_limits(WRITE_BUFFER_BYTES)
         stream._channel_out = channel
         return stream
 
@@ -222,6 +255,13 @@ class SshStream(WorkerStream):
         """Queue bytes for the worker."""
         if self._channel_out is not None and not self._channel_out.is_closing():
             self._channel_out.writelines(parts)
+
+    def hold(self, *, held: bool) -> None:
+        """Let the window of the channel fill, or empty it."""
+        if self._channel_out is not None and held:
+            self._channel_out.pause_reading()
+        elif self._channel_out is not None:
+            self._channel_out.resume_reading()
 
     def close(self) -> None:
         """Close the worker's standard input; it drains what it started and ends."""
@@ -234,15 +274,10 @@ async def container_id(link: SshLink, runtime: str, name: str) -> str:
 
     Raises: Failure ``container_unusable`` when it is missing or stopped.
     """
-    argv = [runtime, "inspect", "--type", "container", "--format", "{{.Id}} {{.State.Running}}", name]
+    command = shlex.join(inspect_argv(runtime, name))
     try:
-        with anyio.fail_after(CONNECT_TIMEOUT_S):
-            answer = await link.connection.run(shlex.join(argv), encoding="utf-8", errors="replace")
+        with anyio.fail_after(INSPECT_TIMEOUT_S):
+            answer = await link.connection.run(command, encoding="utf-8", errors="replace")
     except (OSError, asyncssh.Error) as error:
         raise container_unusable(name, link.where, one_line(str(error))) from None
-    words = str(answer.stdout or "").split()
-    if answer.exit_status != 0 or len(words) != 2:
-        raise container_unusable(name, link.where, one_line(str(answer.stderr or answer.stdout)) or "no such container")
-    if words[1] != "true":
-        raise container_unusable(name, link.where, "it is not running")
-    return words[0]
+    return running_id(name, link.where, answer.exit_status, str(answer.stdout or ""), str(answer.stderr or ""))

@@ -1,11 +1,24 @@
 """A byte stream that is first read by the greeting and then feeds a channel."""
 
+from typing import Protocol
+
 import anyio
 
 from vaws_mcp.core.sanitize import plain_text
-from vaws_mcp.endpoint.channel import Channel
 
 MAX_STDERR = 16 << 10
+
+
+class Taker(Protocol):
+    """What takes the bytes of a worker that has greeted: the channel of requests, or a bulk transfer."""
+
+    def feed(self, data: bytes) -> None:
+        """Take received bytes."""
+        ...
+
+    def lose(self, why: str) -> None:
+        """Note that nothing more will come."""
+        ...
 
 
 class WorkerStream:
@@ -16,7 +29,7 @@ class WorkerStream:
         self._stderr = bytearray()
         self._news = anyio.Event()
         self._ended = False
-        self._channel: Channel | None = None
+        self._channel: Taker | None = None
         self._writable = anyio.Event()
         self._writable.set()
 
@@ -69,7 +82,7 @@ class WorkerStream:
         """Return when the transport can take more."""
         await self._writable.wait()
 
-    def attach(self, channel: Channel, rest: bytes) -> None:
+    def attach(self, channel: Taker, rest: bytes) -> None:
         """Hand the stream over to the channel."""
         self._channel = channel
         data = rest + bytes(self._data)
@@ -81,6 +94,10 @@ class WorkerStream:
 
     def write_parts(self, parts: list[bytes]) -> None:
         """Queue bytes for the worker."""
+        raise NotImplementedError
+
+    def hold(self, *, held: bool) -> None:
+        """Stop taking bytes from the worker, or go on: a slow reader of bulk data must not fill the memory."""
         raise NotImplementedError
 
     def close(self) -> None:

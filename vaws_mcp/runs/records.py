@@ -116,11 +116,13 @@ class RunDir:
 
 
 def all_runs(task_dir: Path) -> Iterator[RunDir]:
-    """Yield the runs of a task."""
+    """Yield the runs of a task. A directory without ``run.json`` is none: a start cut short, or a record set aside."""
     for kind in KINDS:
         folder = task_dir / kind
         if folder.is_dir():
-            yield from (RunDir(entry) for entry in folder.iterdir() if is_id(entry.name))
+            yield from (
+                RunDir(entry) for entry in folder.iterdir() if is_id(entry.name) and (entry / "run.json").exists()
+            )
 
 
 def find_run(state_dir: Path, run_id: str) -> RunDir:
@@ -131,8 +133,8 @@ def find_run(state_dir: Path, run_id: str) -> RunDir:
     if not is_id(run_id) or not run_id.startswith("run-"):
         raise Refused("run_id_malformed", f"{run_id!r} is not a run id", hint="run_list shows the ids.")
     for kind in KINDS:
-        for path in state_dir.glob(f"tasks/*/{kind}/{run_id}"):
-            return RunDir(path)
+        for path in state_dir.glob(f"tasks/*/{kind}/{run_id}/run.json"):
+            return RunDir(path.parent)
     raise NeedsInput(
         "run_unknown",
         f"there is no run {run_id} below {state_dir}",

@@ -15,7 +15,6 @@ from vaws_mcp.serving.preflight import choose_port
 from vaws_mcp.serving.ready import wait_ready
 from vaws_mcp.serving.settings import ServeSettings
 from vaws_mcp.taskstore.tasks import Task
-from vaws_mcp.workspace.operations import env_spec
 
 STOP_BOUND_S = 90.0
 
@@ -47,7 +46,7 @@ async def start_service(
         service=name,
         cwd=endpoint.config.workdir,
         env=dict(settings.env),
-        env_spec=env_spec(endpoint),
+        env_spec=endpoint.env_spec(),
         ports=[port],
         devices=_requested_devices(settings),
         labels={"kind": "vllm-serve"},

@@ -5,7 +5,6 @@ from typing import Any
 from vaws_mcp.core.failures import Blocked, Failure
 from vaws_mcp.endpoint.connect import Endpoint
 from vaws_mcp.serving.settings import ServeSettings
-from vaws_mcp.workspace.operations import env_spec
 
 _NO_VLLM, _NO_MODEL = 90, 91
 # The paths are arguments of the script, never part of its text.
@@ -19,7 +18,7 @@ async def check_endpoint(endpoint: Endpoint, settings: ServeSettings) -> None:
     """
     path = settings.model if settings.model.startswith(("/", "./", "../", "~")) else ""
     argv = ["/bin/sh", "-c", _SCRIPT, "preflight", path]
-    params: dict[str, Any] = {"argv": argv, "env": settings.env, "env_spec": env_spec(endpoint), "timeout_s": 30.0}
+    params: dict[str, Any] = {"argv": argv, "env": settings.env, "env_spec": endpoint.env_spec(), "timeout_s": 30.0}
     params["cwd"] = endpoint.config.workdir
     answer = await endpoint.call("run", params, deadline_s=60.0)
     code = answer.result["exit_code"]

@@ -10,6 +10,7 @@ import anyio
 from vaws_mcp.core.context import Context
 from vaws_mcp.core.failures import Blocked, CleanupFailed, Failure
 from vaws_mcp.endpoint.connect import Endpoint, connected, renewed
+from vaws_mcp.endpoint.registry import present
 from vaws_mcp.source.git import git, git_text
 from vaws_mcp.source.records import TreeRecord
 from vaws_mcp.store.records import load, save
@@ -75,6 +76,22 @@ async def checkout(endpoint: Endpoint, repo: str, sha: str) -> None:
         )
 
 
+async def require_at(endpoint: Endpoint, repo: str, sha: str) -> None:
+    """Make sure that the tree still stands where it was put: a launch from another commit proves nothing.
+
+    Raises: Failure ``tree_moved`` that names both commits.
+    """
+    found = await git_text(endpoint, repo, "rev-parse", "HEAD")
+    if found != sha:
+        raise Failure(
+            "tree_moved",
+            f"somebody moved {repo} on {endpoint.config.address} from {sha[:12]} to {found[:12]} during a launch",
+            layer="remote_env",
+            hint="The launch does not count. Find out who else works in this tree, then repeat.",
+            phase="measure",
+        )
+
+
 @asynccontextmanager
 async def restored(ctx: Context, endpoint: Endpoint, record: TreeRecord, path: Path) -> AsyncGenerator[None]:
     """Put the tree back to where it was when the block ends, also after failure and cancellation.
@@ -105,7 +122,7 @@ async def put_back(ctx: Context, path: Path) -> str | None:
     record = load(path, TreeRecord)
     if record.put_back:
         return None
-    endpoint = await connected(ctx, record.endpoint)
+    endpoint = await connected(ctx, present(ctx.state_dir, record.endpoint))
     head = await git_text(endpoint, record.repo, "rev-parse", "HEAD")
     place = f"{record.repo} on {endpoint.config.address}"
     if head != record.sha and head not in record.ours:

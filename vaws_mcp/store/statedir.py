@@ -4,18 +4,34 @@ import os
 import subprocess
 from pathlib import Path
 
+from vaws_mcp.core.failures import Failure
+
 NAME = ".vaws-local"
 
 
 def find_state_dir() -> Path:
-    """Return the state directory: ``VAWS_STATE_DIR``, else at the root of the primary git worktree, else here.
+    """Return ``.vaws-local`` in the directory named by ``VAWS_STATE_DIR``, else at the root of the primary worktree.
+
+    Outside of a repository it lies in the current directory. The variable may also name ``.vaws-local`` itself.
 
     It is not created here: reading must not leave anything behind.
+
+    Raises: Failure ``directory_gone`` when it would lie in a directory that was deleted.
     """
     named = os.environ.get("VAWS_STATE_DIR")
     if named:
-        return Path(named).expanduser().absolute()
-    return (_primary_worktree() or Path.cwd()) / NAME
+        folder = Path(named).expanduser().absolute()
+        return folder if folder.name == NAME else folder / NAME
+    try:
+        return (_primary_worktree() or Path.cwd()) / NAME
+    except FileNotFoundError:
+        raise Failure(
+            "directory_gone",
+            "the current directory no longer exists, so there is no state directory",
+            layer="local",
+            hint="Change to another directory, or set VAWS_STATE_DIR.",
+            retry_safe=True,
+        ) from None
 
 
 def _primary_worktree() -> Path | None:

@@ -70,9 +70,7 @@ def find_task(context_file: str | None) -> Task | None:
     named = context_file or os.environ.get(CONTEXT_VARIABLE)
     if not named:
         return None
-    path = Path(named).expanduser().absolute()
-    if path.is_dir():
-        path = path / "context.json"
+    path = _context_path(named)
     try:
         context = load(path, ContextRecord)
     except FileNotFoundError:
@@ -91,6 +89,24 @@ def find_task(context_file: str | None) -> Task | None:
             hint="Use the context.json inside the task's own directory; copies are not accepted.",
         )
     return Task(path.parent, context)
+
+
+def _context_path(named: str) -> Path:
+    """Return the file that a caller names; only a regular file is ever read.
+
+    Raises: Refused for what cannot be a path, or is something else than a file.
+    """
+    try:
+        path = Path(named).expanduser().absolute()
+        path = path / "context.json" if path.is_dir() else path
+        special = path.exists() and not path.is_file()
+    except (OSError, ValueError, RuntimeError) as error:
+        raise Refused(
+            "context_malformed", f"{named[:200]!r} is no usable path: {error}", hint="See task_list."
+        ) from None
+    if special:
+        raise Refused("context_malformed", f"{path} is not a regular file", hint="See task_list.")
+    return path
 
 
 def require_task(ctx: Context, context_file: str | None, purpose: str) -> Task:

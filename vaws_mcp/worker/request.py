@@ -67,6 +67,7 @@ class Request:
         self.body = call.body
         self.deadline = None if call.deadline_s is None else time.monotonic() + call.deadline_s
         self.cancelled = False
+        self.connection_lost = False
         self.chunks: Deque[bytes] = deque()
         self.chunks_ended = False
         self.waker: Optional[Waker] = None
@@ -80,6 +81,11 @@ class Request:
         interrupt = self.on_cancel
         if interrupt is not None:
             interrupt()
+
+    def abandon(self) -> None:
+        """Cancel because nobody is there any more to take the answer."""
+        self.connection_lost = True
+        self.cancel()
 
     def feed(self, chunk: bytes, ended: bool) -> None:
         """Take more standard input."""

@@ -9,16 +9,20 @@ import sys
 import threading
 import time
 import traceback
-from typing import Any, BinaryIO, Dict, List, Optional
+from io import BufferedReader
+from typing import Any, Dict, List, Optional
 
 from . import wire
+from .engine.inflight import IN_FLIGHT, end_leftovers
 from .facts import procfs
+from .keeping import KEEPING
 from .methods import find
 from .pool import Pool
 from .refusal import Refusal, bad_request, from_os_error
 from .request import Answer, Call, Request, Waker
 
 EOF_DRAIN_BOUND_S = 20.0
+BULK = "bulk"
 
 
 class Writer:
@@ -36,6 +40,15 @@ class Writer:
     def send_raw(self, raw: bytes) -> None:
         """Write bytes that are no frame, before the first one."""
         self._write([raw])
+
+    def let_go(self, in_fd: int) -> None:
+        """Give up the connection, of which standard output and error may be a part."""
+        with self._lock:
+            self._gone = True
+            nowhere = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+            for fd in (in_fd, self._fd, 1, 2):
+                os.dup2(nowhere, fd, inheritable=fd in (1, 2))
+            os.close(nowhere)
 
     def _write(self, parts: List[bytes]) -> None:
         with self._lock:
@@ -76,29 +89,46 @@ def hello() -> Dict[str, Any]:
 class Server:
     """Serves one connection until its input ends. Every request gets exactly one answer."""
 
-    def __init__(self, source: BinaryIO, out_fd: int) -> None:
+    def __init__(self, source: BufferedReader[Any], out_fd: int) -> None:
         self._source = source
+        self._out_fd = out_fd
         self._writer = Writer(out_fd)
         self._pool = Pool()
         self._lock = threading.Lock()
         self._requests: Dict[int, Request] = {}
 
     def serve(self) -> int:
-        """Greet, serve, and drain everything when the input ends; returns the exit status."""
+        """Greet, serve, and drain everything when the input ends; returns the exit status.
+
+        Jobs go on: then the connection is given up, so that the other end sees it closed, and this process stays.
+        """
         self._writer.send_raw(wire.MAGIC)
         self._writer.send({"hello": hello()})
+        self._pool.submit(lambda _waker: _end_leftovers())
         status = 0
         try:
             while True:
                 frame = wire.read_frame(self._read_exactly)
                 if frame is None:
                     break
+                if frame[0].get("call") == BULK:
+                    return self._become_bulk(frame[0])
                 self._dispatch(*frame)
         except (wire.FrameError, OSError) as error:
             sys.stderr.write(f"vaws worker: the connection is unusable: {error}\n")
             status = 2
         self._end_all()
+        IN_FLIGHT.close()
+        if KEEPING.busy():
+            self._writer.let_go(self._source.fileno())
+            KEEPING.wait()
         return status
+
+    def _become_bulk(self, head: wire.Head) -> int:
+        """Hand the connection over to transfers of files; they speak frames of their own from now on."""
+        from .engine.artifacts.session import serve_bulk
+
+        return serve_bulk(self._source, self._out_fd, head)
 
     def _read_exactly(self, count: int) -> Optional[bytes]:
         raw = self._source.read(count)
@@ -173,15 +203,21 @@ class Server:
         self._writer.send({"id": number, "error": refusal.as_error()})
 
     def _end_all(self) -> None:
-        """Cancel all requests and wait, at most 20 s, until each has drained its family."""
+        """Abandon all requests and wait, at most 20 s, until each has drained its family."""
         limit = time.monotonic() + EOF_DRAIN_BOUND_S
         pause = 0.002
         with self._lock:
             for request in self._requests.values():
-                request.cancel()
+                request.abandon()
         while time.monotonic() < limit:
             with self._lock:
                 if not self._requests:
                     return
             time.sleep(pause)
             pause = min(pause * 1.5, 0.1)
+
+
+def _end_leftovers() -> None:
+    """End what killed workers left under way, as the connection's first work."""
+    for drained in end_leftovers():
+        sys.stderr.write(f"vaws worker: ended {drained.signalled} processes that a killed worker had left\n")

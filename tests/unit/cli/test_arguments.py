@@ -10,7 +10,8 @@ from vaws_mcp.catalog import BY_NAME
 from vaws_mcp.core.context import Context, Resources
 from vaws_mcp.core.failures import Refused
 from vaws_mcp.dispatch.arguments import parse_request
-from vaws_mcp.workspace.models import BashRequest, ReadRequest
+from vaws_mcp.workspace.files.models import ReadRequest
+from vaws_mcp.workspace.shell.models import BashRequest
 
 BASH, READ = BY_NAME["remote_bash"], BY_NAME["remote_read"]
 

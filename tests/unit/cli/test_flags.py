@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
+from pydantic import ValidationError
+from pydantic.fields import FieldInfo
 
 from vaws_mcp.catalog import BY_NAME, OPERATIONS
 from vaws_mcp.cli.commands import Parser, run_command
-from vaws_mcp.cli.flags import add_options, arguments_of
+from vaws_mcp.cli.flags import add_options, arguments_of, is_words
 from vaws_mcp.core.context import Context, Resources
 from vaws_mcp.core.failures import Refused
 from vaws_mcp.core.operation import Operation
@@ -41,7 +43,10 @@ def values(name: str, schema: dict[str, Any]) -> st.SearchStrategy[Any]:
         return st.sampled_from(schema["enum"])
     if "pattern" in schema:
         return st.from_regex(schema["pattern"].replace("$", r"\Z"), fullmatch=True)
-    low, high = schema.get("minimum", schema.get("exclusiveMinimum", -1000)), schema.get("maximum", 10**6)
+    if schema["type"] == "array" and schema["items"].get("type") == "object":
+        return st.lists(st.fixed_dictionaries(fields(schema["items"])), min_size=1, max_size=3)
+    low = schema.get("minimum", schema.get("exclusiveMinimum", -1000))
+    high = schema.get("maximum", low + 10**6)
     kinds: dict[str, st.SearchStrategy[Any]] = {
         "string": TEXT,
         "boolean": st.booleans(),
@@ -53,6 +58,10 @@ def values(name: str, schema: dict[str, Any]) -> st.SearchStrategy[Any]:
     return kinds[schema["type"]]
 
 
+def fields(schema: dict[str, Any]) -> dict[str, st.SearchStrategy[Any]]:
+    return {name: values(name, field) for name, field in schema["properties"].items()}
+
+
 @st.composite
 def arguments(draw: st.DrawFn, operation: Operation) -> dict[str, Any]:
     """Generate tool arguments for an operation: the required ones and some of the others."""
@@ -62,7 +71,12 @@ def arguments(draw: st.DrawFn, operation: Operation) -> dict[str, Any]:
     if "warmup_runs" in chosen and "runs" not in chosen:
         chosen.append("runs")
     names = [*schema.get("required", []), *chosen]
-    return {name: draw(values(name, schema["properties"][name])) for name in names}
+    drawn = {name: draw(values(name, schema["properties"][name])) for name in names}
+    try:
+        operation.request.model_validate(drawn)
+    except ValidationError:
+        reject()  # fields that do not go together
+    return drawn
 
 
 def words_of(operation: Operation, given_arguments: dict[str, Any]) -> list[str]:
@@ -77,11 +91,18 @@ def words_of(operation: Operation, given_arguments: dict[str, Any]) -> list[str]
         elif isinstance(value, dict):
             options += [f"{flag}={key}={item}" for key, item in value.items()]
         elif isinstance(value, list):
-            options += [f"{flag}={item}" for item in value] if name == "state" else [f"{flag}={shlex.join(value)}"]
+            options += list_options(flag, operation.request.model_fields[name], value)
         else:
             options.append(f"{flag}={value!r}" if isinstance(value, float) else f"{flag}={value}")
     positionals = [str(given_arguments[name]) for name in operation.positionals if name in given_arguments]
     return [*options, *(["--", *positionals] if positionals else [])]
+
+
+def list_options(flag: str, field: FieldInfo, value: list[Any]) -> list[str]:
+    """Write a list: as JSON when it holds objects, as one fragment of a command line, or repeated."""
+    if isinstance(value[0], dict):
+        return [f"{flag}={json.dumps(value)}"]
+    return [f"{flag}={shlex.join(value)}"] if is_words(field) else [f"{flag}={item}" for item in value]
 
 
 def parsed(operation: Operation, words: list[str]) -> dict[str, Any]:

@@ -108,3 +108,21 @@ def test_values_without_secrets_are_unchanged(value: Any) -> None:
 def test_the_word_after_a_secret_flag_is_masked_but_not_the_next_flag() -> None:
     assert redact(["--api-key", "abc", "--port", "1"]) == ["--api-key", MASK, "--port", "1"]
     assert redact(["--use-key", "--port", "1"]) == ["--use-key", "--port", "1"]
+
+
+def test_a_bearer_string_after_an_escaped_blank_is_masked() -> None:
+    masked = redact_text("--header Authorization=Bearer\\ abcdefgh1234 --num-prompts 8")
+    assert "abcdefgh1234" not in masked
+    assert "--num-prompts 8" in masked
+
+
+@pytest.mark.parametrize(
+    "text", ["u:hunter2@10.0.0.1:22", "cannot connect to a (u:hunter2@h): closed", "ssh://u:hunter2@h"]
+)
+def test_a_password_in_a_destination_is_masked(text: str) -> None:
+    assert "hunter2" not in redact_text(text)
+
+
+@pytest.mark.parametrize("text", ["root@10.0.0.1:22", "a (root@h:22): closed", "12:30 mail@h"])
+def test_a_destination_without_a_password_stays_readable(text: str) -> None:
+    assert redact_text(text) == text

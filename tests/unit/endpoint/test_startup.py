@@ -74,7 +74,9 @@ class Openings:
         self.left = list(self.streams)
         self.lines: list[str] = []
 
-    async def open(self, _ctx: Context, _config: EndpointConfig, argv: list[str]) -> tuple[FakeStream, float]:
+    async def open(
+        self, _ctx: Context, _config: EndpointConfig, argv: list[str], _window: int | None
+    ) -> tuple[FakeStream, float]:
         self.lines.append(argv[2])
         return self.left.pop(0), 0.0
 

@@ -115,3 +115,12 @@ async def test_following_ends_when_the_wait_is_over(run: RunDir, tmp_path: Path)
     ctx = Context(state_dir=tmp_path, resources=Resources())
     assert await follow(ctx, run, 0.05, replay=True) == "starting"
     os.close(handle)
+
+
+def test_a_run_whose_record_was_set_aside_does_not_stand_in_the_way(tmp_path: Path) -> None:
+    folder = tmp_path / "tasks" / "t-20261130-abcdef" / "benchmark" / "runs" / "run-20261130T000000-0123abcd"
+    folder.mkdir(parents=True)
+    (folder / "run.json.broken").write_text("{")
+    assert list(all_runs(folder.parents[2])) == []
+    with pytest.raises(NeedsInput):
+        find_run(tmp_path, folder.name)

@@ -48,9 +48,13 @@ def test_slugs(slug: str, fits: bool) -> None:
     assert bool(SLUG.fullmatch(slug)) == fits
 
 
-def test_the_environment_names_the_state_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_names_the_directory_that_holds_the_state(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("VAWS_STATE_DIR", str(tmp_path / "here"))
-    assert find_state_dir() == tmp_path / "here"
+    assert find_state_dir() == tmp_path / "here" / ".vaws-local"
+    monkeypatch.setenv("VAWS_STATE_DIR", str(tmp_path / "here" / ".vaws-local"))
+    assert find_state_dir() == tmp_path / "here" / ".vaws-local"
     assert not (tmp_path / "here").exists()
 
 

@@ -37,6 +37,13 @@ def test_every_method_works_on_python_3_8(start: Start, tmp_path: Path) -> None:
     assert worker.call("http", {"port": port}).result["error"] == "refused"
     assert worker.call("ports", {"ports": [port]}).result["ports"][str(port)]["listening"] is False
     assert worker.bash("sleep 100 & sleep 100", timeout_s=0.1).result["drained"] == {"signalled": 3, "survivors": []}
+    for tty in (False, True):
+        params = {"argv": ["cat"], "yield_s": 0.0, "stdin_open": True, "tty": tty}
+        job_id = worker.call("run", params).result["job_id"]
+        assert worker.call("job.stdin", {"job_id": job_id}, b"in\n").result["written"] == 3
+        assert worker.call("job.tail", {"job_id": job_id, "wait_s": 5.0}).body.startswith(b"in")
+        assert worker.call("job.stop", {"job_id": job_id}).result["state"] == "exited"
+        assert job_id in [job["job_id"] for job in worker.call("job.list").result["jobs"]]
     spec = {"execution_id": "e", "argv": ["sh", "-c", "echo out; sleep 100"]}
     assert worker.call("execution.submit", {"spec": spec}).result["created"] is True
     assert worker.call("execution.stop", {"execution_id": "e"}).result["resources_released"] is True

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Set
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Set, Tuple
 
 from ..facts import procfs
 from ..facts.procfs import Identity, Process
@@ -86,18 +86,23 @@ def describe(process: Process) -> Dict[str, Any]:
 
 
 class Pace(NamedTuple):
-    """How a drain waits. Units: grace_s and kill_s bound the two phases, in seconds; ``pause`` sleeps."""
+    """How a drain waits. Units: grace_s and kill_s bound the two phases, in seconds; ``pause`` sleeps.
+
+    ``first`` is a gentler signal to begin with, and the bound of its phase.
+    """
 
     grace_s: float
     kill_s: float = KILL_BOUND_S
     pause: Callable[[float], None] = time.sleep
+    first: Optional[Tuple[int, float]] = None
 
 
 def drain(family: Family, pace: Pace) -> Drained:
     """Send SIGTERM to every member, wait, send SIGKILL to the rest, until two scans in a row find nobody."""
     signalled: Set[Identity] = set()
     living: List[Process] = []
-    for signum, bound_s in ((signal.SIGTERM, pace.grace_s), (signal.SIGKILL, pace.kill_s)):
+    phases = [(int(signal.SIGTERM), pace.grace_s), (int(signal.SIGKILL), pace.kill_s)]
+    for signum, bound_s in phases if pace.first is None else [pace.first, *phases]:
         living = _phase(family, signum, time.monotonic() + bound_s, pace.pause, signalled)
         if not living:
             break
@@ -116,7 +121,7 @@ def _phase(
         if empty_scans == 2:
             return []
         # What a member starts after its SIGTERM is its way of cleaning up.
-        told = {process.pid for process in living if process.identity in sent and signum == signal.SIGTERM}
+        told = {process.pid for process in living if process.identity in sent and signum != signal.SIGKILL}
         for process in living:
             fresh = process.identity not in sent and process.ppid not in told
             if fresh and send_signal(process.identity, signum):

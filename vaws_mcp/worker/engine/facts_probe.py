@@ -16,6 +16,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from ..facts import procfs
 from ..request import Answer, Request
+from .cann import cann
 from .environment import base_environment, home
 
 _TOOLS = ("git", "bash", "rg", "tar", "npu-smi", "vllm")
@@ -24,7 +25,7 @@ _CONTAINER_MARKS = {"/.dockerenv": "docker", "/run/.containerenv": "podman"}
 
 
 def probe(_request: Request) -> Answer:
-    """Answer with facts about system, Python, user, tools, devices and container."""
+    """Answer with facts about system, Python, user, tools, devices, CANN and container."""
     env = base_environment()
     result: Dict[str, Any] = {
         "os_release": _os_release(),
@@ -40,6 +41,7 @@ def probe(_request: Request) -> Answer:
         "tools": {name: shutil.which(name, path=env.get("PATH")) for name in _TOOLS},
         "npu_devices": sorted(glob.glob("/dev/davinci[0-9]*")),
         "npu_manager": os.path.exists("/dev/davinci_manager"),
+        "cann": cann(env),
         "simulated": bool(os.environ.get("VAWS_SIM")),
     }
     result.update(_user())

@@ -11,6 +11,7 @@ from typing import Optional
 from ..refusal import Refusal, bad_request, from_os_error
 from ..request import Answer, Request
 from .atomic import Owner, replace_file
+from .confine import confined, held, verify
 from .lines import WHOLE_FILE_BYTES, Lines, Window
 
 _PROBE_BYTES = 8192
@@ -19,7 +20,7 @@ _PROBE_BYTES = 8192
 def read(request: Request) -> Answer:
     """Answer with lines of a text file, and with size, times, digest and line count of the whole."""
     params = request.params
-    path = os.path.realpath(os.path.expanduser(params.text("path")))
+    path = confined(request, params.text("path"), for_write=False)
     window = Window(
         offset=params.optional_integer("offset") or 1,
         limit=params.optional_integer("limit"),
@@ -32,6 +33,7 @@ def read(request: Request) -> Answer:
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         try:
+            verify(request, fd, path, for_write=False)
             facts = os.fstat(fd)
             _refuse_special(path, facts)
             if not allow_binary and b"\0" in os.pread(fd, _PROBE_BYTES, 0):
@@ -83,7 +85,7 @@ def _read_page(path: str, facts: os.stat_result, window: Window, lines: Lines) -
 def write(request: Request) -> Answer:
     """Replace or create a file in one step; mode and owner of an existing one are kept."""
     params = request.params
-    path = os.path.realpath(os.path.expanduser(params.text("path")))
+    path = confined(request, params.text("path"), for_write=True)
     mode = params.optional_integer("mode")
     if mode is not None and not 0 <= mode <= 0o7777:
         raise bad_request("write: mode must be between 0 and 0o7777")
@@ -92,13 +94,14 @@ def write(request: Request) -> Answer:
         if params.flag("create_dirs"):
             os.makedirs(os.path.dirname(path), exist_ok=True)
         before = _existing(path)
-        previous = None if before is None else _digest_of(path, request)
-        _check_expectation(path, before is not None and refuse, params.optional_text("expected_sha256"), previous)
-        request.check()
-        if before is None:
-            replace_file(path, request.body, mode=0o666 & ~_umask() if mode is None else mode, exclusive=refuse)
-        else:
-            _write_over(path, request.body, mode, before)
+        with held(request, path) as target:
+            previous = None if before is None else _digest_of(target, request)
+            _check_expectation(path, before is not None and refuse, params.optional_text("expected_sha256"), previous)
+            request.check()
+            if before is None:
+                replace_file(target, request.body, mode=0o666 & ~_umask() if mode is None else mode, exclusive=refuse)
+            else:
+                _write_over(path, target, request, mode, before)
     except OSError as error:
         raise from_os_error(error, path) from None
     return {
@@ -121,7 +124,7 @@ def _existing(path: str) -> Optional[os.stat_result]:
 
 def _digest_of(path: str, request: Request) -> str:
     digest = hashlib.sha256()
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     try:
         for chunk in Lines(fd, os.fstat(fd).st_size, request.check).chunks():
             digest.update(chunk)
@@ -135,13 +138,14 @@ def _check_expectation(path: str, exists: bool, expected: Optional[str], previou
         raise Refusal("exists", f"{path} exists already", "caller", hint="Use if_exists=replace to overwrite it.")
     if expected is not None and expected != previous:
         message = f"{path} is not what was expected: sha256 is {previous}, expected {expected}"
-        raise Refusal("stale", message, "caller", hint="Read the file again.")
+        details = {"present_sha256": previous}
+        raise Refusal("stale", message, "caller", hint="Read the file again.", details=details)
 
 
-def _write_over(path: str, body: bytes, mode: Optional[int], before: os.stat_result) -> None:
+def _write_over(path: str, target: str, request: Request, mode: Optional[int], before: os.stat_result) -> None:
     wanted = stat.S_IMODE(before.st_mode) if mode is None else mode
     try:
-        replace_file(path, body, mode=wanted, owner=Owner(before.st_uid, before.st_gid))
+        replace_file(target, request.body, mode=wanted, owner=Owner(before.st_uid, before.st_gid))
     except PermissionError as error:
         if error.errno != errno.EPERM:
             raise

@@ -1,0 +1,1 @@
+"""Files and trees between this machine and an endpoint."""

@@ -1,0 +1,1 @@
+"""What an endpoint is: versions, and how long reaching it takes."""

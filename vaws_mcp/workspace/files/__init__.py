@@ -1,0 +1,1 @@
+"""Reading and writing whole files of an endpoint."""

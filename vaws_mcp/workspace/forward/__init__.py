@@ -1,0 +1,1 @@
+"""Local ports and sockets that lead to ports of an endpoint."""

@@ -1,0 +1,1 @@
+"""``remote_ls``, ``remote_glob`` and ``remote_grep``."""

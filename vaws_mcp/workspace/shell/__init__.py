@@ -1,0 +1,1 @@
+"""``remote_bash``: a command that ends, or becomes a job."""

@@ -110,7 +110,7 @@ def test_a_port_that_speaks_something_else_is_named(home: Path, state_dir: Path,
 
 def test_an_unknown_host_key_is_shown_and_not_pinned(server: Server, state_dir: Path, capfd: Capture) -> None:
     code, answer = remote_dev(capfd, "probe", *server.flags)
-    assert code == 1
+    assert code == 3
     check(answer, "host_key_unknown", server.destination, server.fingerprint)
     assert "accept_new" in answer["error"]["hint"]
     assert not (state_dir / "known_hosts").exists()

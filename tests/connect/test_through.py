@@ -45,7 +45,7 @@ def test_a_jump_host_that_fails_is_the_one_that_is_named(
 ) -> None:
     server.know()
     code, answer = remote_dev(capfd, "bash", "true", *server.flags, "--jump", front.destination)
-    assert code == 1
+    assert code == 3
     assert answer["error"]["code"] == "host_key_unknown"
     assert front.destination in answer["error"]["message"]
     assert front.fingerprint in answer["error"]["message"]

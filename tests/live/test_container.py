@@ -269,14 +269,14 @@ async def test_a_probe_describes_the_container_and_not_the_host(place: Inside) -
 
 
 async def test_a_port_inside_is_forwarded(place: Inside) -> None:
-    serve = "python3 -c 'import socket; s = socket.create_server((\"127.0.0.1\", 0)); print(s.getsockname()[1], "
+    serve = 'python3 -c \'import socket; s = socket.create_server(("127.0.0.1", 0)); print(s.getsockname()[1], '
     serve += 'flush=True); c = s.accept()[0]; c.sendall(b"from inside"); c.close()\''
     async with place.open() as box:
         started = await box.bash(serve, yield_time_ms=0)
         tail = await box.call("job_tail", job_id=started["job_id"], wait_ms=10_000)
         forward = await box.call("remote_forward", remote_port=int(tail["content"]))
         assert forward["outcome"] == "success", forward
-        stream = await anyio.connect_tcp("127.0.0.1", forward["local_port"])
+        stream = await anyio.connect_tcp("127.0.0.1", int(forward["forwards"][0]["local"].rpartition(":")[2]))
         async with stream:
             with anyio.fail_after(PROGRESS_S):
                 assert await stream.receive() == b"from inside"

@@ -90,15 +90,10 @@ def test_the_first_line_comes_at_once(box: Box):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_obedient_server_is_gone_quickly(box: Box, number: int):
-    took: list[float] = []
-    for _ in range(2):
-        with box.serve("-tp", "2") as served:
-            started = time.monotonic()
-            assert served.stop(number) == 0
-            took.append(time.monotonic() - started)
-            assert [title for title in box.titles() if title.startswith("VLLM::")] == []
-    assert min(took) < 0.5
+def test_an_obedient_server_is_gone_with_all_its_processes(box: Box, number: int):
+    with box.serve("-tp", "2") as served:
+        assert served.stop(number) == 0
+        assert [title for title in box.titles() if title.startswith("VLLM::")] == []
 
 
 def test_a_stop_while_loading_leaves_nothing(box: Box):

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vaws_mcp.core.failures import Failure
+from vaws_mcp.core.failures import Failure, NeedsInput
 from vaws_mcp.endpoint.failures import connect_failed
 from vaws_mcp.store.records import locked
 
@@ -74,9 +74,10 @@ class HostKeys:
                 "Else somebody may be in between.",
                 code="host_key_changed",
             )
-        return connect_failed(
-            self.where,
-            f"its host key is not known ({shown})",
-            "Compare the fingerprint with the host's own, then repeat once with accept_new (--accept-new) to pin it.",
-            code="host_key_unknown",
+        return NeedsInput(
+            "host_key_unknown",
+            f"cannot connect to {self.where}: its host key is not known ({shown})",
+            layer="transport",
+            phase="connect",
+            hint="Compare the fingerprint with the host's own, then repeat once with accept_new (--accept-new).",
         )

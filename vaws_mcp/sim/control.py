@@ -4,6 +4,7 @@ import json
 import signal
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -16,7 +17,6 @@ START_S = 30.0
 STOP_S = 10.0
 PACKAGE_PARENT = Path(__file__).parents[2]
 # A Popen that is thrown away while its process lives warns; these processes are meant to outlive us.
-_started: list["subprocess.Popen[bytes]"] = []
 
 
 def start_detached(options: SimOptions, state_dir: Path) -> Report:
@@ -40,7 +40,8 @@ def start_detached(options: SimOptions, state_dir: Path) -> Report:
             cwd=PACKAGE_PARENT,
             start_new_session=True,
         )
-    _started.append(child)
+    # Takes note of its end, whenever that is; it does not keep us alive.
+    threading.Thread(target=child.wait, daemon=True, name="reap the simulated container").start()
 
     def failed() -> str | None:
         if child.poll() in (None, 0):

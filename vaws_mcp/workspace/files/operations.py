@@ -78,7 +78,7 @@ async def remote_write(request: WriteRequest, ctx: Context) -> WriteResult:
                 "mode": int(request.mode, 8) if request.mode else None,
                 "create_dirs": request.create_dirs,
                 "expected_sha256": expected_sha256,
-                "policy": policy_params(endpoint.config),
+                **policy_params(endpoint.config),
             },
             body=request.content.encode("utf-8", "surrogateescape"),
             retry_safe=True,

@@ -16,7 +16,6 @@ from vaws_mcp.sim.state import Report, check_git, discard, owner, read_record, r
 START_S = 30.0
 STOP_S = 10.0
 PACKAGE_PARENT = Path(__file__).parents[2]
-# A Popen that is thrown away while its process lives warns; these processes are meant to outlive us.
 
 
 def start_detached(options: SimOptions, state_dir: Path) -> Report:

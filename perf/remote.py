@@ -3,7 +3,7 @@
 Both sides use the same OpenSSH server on loopback, clean home directories and, for bulk data, memory instead of a
 disk. They take turns, in blocks of 50 for small calls. Times are medians unless a row says otherwise.
 
-    uv run python perf/remote.py [--quick] [--only bash,read] [--json FILE]
+    uv run python perf/remote.py [--quick] [--only bash,read] [--own-cipher] [--json FILE]
 """
 
 import argparse
@@ -22,6 +22,8 @@ import remote_search
 from figures import HEADER, Row
 from remote_world import World, open_world
 
+# The one that our side prefers, so that the cipher does not decide.
+CIPHER = "aes128-gcm@openssh.com"
 MEASURES: dict[str, Callable[[World], Awaitable[list[Row]]]] = {
     "bash": remote_calls.bash,
     "read": remote_calls.read,
@@ -42,12 +44,13 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="Take fewer samples.")
     parser.add_argument("--only", metavar="NAMES", help=f"Comma-separated, of: {', '.join(MEASURES)}.")
     parser.add_argument("--json", type=Path, metavar="FILE", help="Also write the rows to a file.")
+    parser.add_argument("--own-cipher", action="store_true", help="Let ssh, scp and rsync choose their cipher.")
     options = parser.parse_args()
     names: list[str] = options.only.split(",") if options.only else list(MEASURES)
     if unknown := [name for name in names if name not in MEASURES]:
         parser.error(f"unknown: {', '.join(unknown)}")
     target = options.json and options.json.absolute()
-    with open_world(quick=options.quick) as world:
+    with open_world(quick=options.quick, cipher=None if options.own_cipher else CIPHER) as world:
         rows = anyio.run(measure, world, names)
     if target:
         target.write_text(json.dumps([row.as_json() for row in rows], indent=1) + "\n", "utf-8")

@@ -64,14 +64,17 @@ async def read(world: World) -> list[Row]:
 async def many(world: World) -> list[Row]:
     """100 commands at once over one connection; every one of them must succeed."""
 
+    async def one(call: Call, command: str) -> None:
+        await call("remote_bash", endpoint="near", command=command)
+
     async def at_once(call: Call, command: str) -> None:
         async with anyio.create_task_group() as group:
             for _ in range(100):
-                group.start_soon(lambda: call("remote_bash", endpoint="near", command=command))
+                group.start_soon(one, call, command)
 
     async def in_turn(call: Call, command: str) -> None:
         for _ in range(100):
-            await call("remote_bash", endpoint="near", command=command)
+            await one(call, command)
 
     async def ssh_in_turn() -> None:
         for _ in range(100):

@@ -16,11 +16,12 @@ from pathlib import Path
 from typing import Any
 
 PROJECT = Path(__file__).parents[1]
-sys.path[:0] = [str(PROJECT), str(PROJECT / "tests" / "live")]
+# The OpenSSH server is started by the code of the live tests, which names its own neighbours plainly.
+sys.path += [str(PROJECT), str(PROJECT / "tests" / "live")]
 
-import sshd  # noqa: E402
 from mcp import Client, StdioServerParameters  # noqa: E402
 
+from tests.live import processes, sshd  # noqa: E402
 from vaws_mcp.catalog import BY_NAME  # noqa: E402
 from vaws_mcp.core.context import Context, Resources  # noqa: E402
 from vaws_mcp.dispatch.invoke import invoke  # noqa: E402
@@ -28,8 +29,6 @@ from vaws_mcp.endpoint.models import EndpointConfig  # noqa: E402
 from vaws_mcp.endpoint.registry import save_endpoint  # noqa: E402
 
 DELAY_MS = 10.0
-# The cipher that our side prefers, so that it does not decide.
-CIPHER = "aes128-gcm@openssh.com"
 PROGRAM_TIMEOUT_S = 600.0
 Answer = dict[str, Any]
 
@@ -40,12 +39,16 @@ class MeasureError(Exception):
 
 @dataclass
 class Ssh:
-    """The OpenSSH client with the keys of one server; ``master`` is the socket of a warm connection, if any."""
+    """The OpenSSH client with the keys of one server.
+
+    ``master`` is the socket of a warm connection, if any; without ``cipher`` the client chooses.
+    """
 
     server: sshd.Sshd
     port: int
     known_hosts: Path
     env: dict[str, str]
+    cipher: str | None
     master: Path | None = None
 
     @property
@@ -57,7 +60,7 @@ class Ssh:
             "StrictHostKeyChecking": "yes",
             "IdentitiesOnly": "yes",
             "BatchMode": "yes",
-            "Ciphers": CIPHER,
+            **({"Ciphers": self.cipher} if self.cipher else {}),
             **({"ControlPath": str(self.master)} if self.master else {}),
         }
         words = [word for name, value in values.items() for word in ("-o", f"{name}={value}")]
@@ -162,11 +165,11 @@ class World:
     @asynccontextmanager
     async def over_mcp(self) -> AsyncGenerator[McpCaller]:
         """Start a server and give a caller that is past `initialize`."""
-        before = {process.pid for process in sshd.processes.children(os.getpid())}
+        before = {process.pid for process in processes.children(os.getpid())}
         env = {**self.ssh.env, "VAWS_STATE_DIR": str(self.state_dir)}
         server = StdioServerParameters(command=sys.executable, args=["-m", "vaws_mcp", "mcp"], env=env)
         async with Client(server, read_timeout_seconds=PROGRAM_TIMEOUT_S) as client:
-            new = {process.pid for process in sshd.processes.children(os.getpid())} - before
+            new = {process.pid for process in processes.children(os.getpid())} - before
             yield McpCaller(client, min(new))
 
     def register(self, name: str, server: sshd.Sshd, port: int) -> None:
@@ -206,8 +209,8 @@ class World:
 
 
 @contextmanager
-def open_world(*, quick: bool) -> Generator[World]:
-    """Make everything, and remove it at the end.
+def open_world(*, quick: bool, cipher: str | None) -> Generator[World]:
+    """Make everything, and remove it at the end. ``cipher`` is that of `ssh`, `scp` and `rsync`.
 
     Raises: sshd.SshdError.
     """
@@ -224,8 +227,8 @@ def open_world(*, quick: bool) -> Generator[World]:
         for name in ("SSH_AUTH_SOCK", "VAWS_STATE_DIR", "VAWS_CONTEXT_FILE"):
             os.environ.pop(name, None)
         server = stack.enter_context(sshd.running_sshd(folder / "sshd", [f"SetEnv HOME={remote_home}"]))
-        cold = Ssh(server, server.port, server.known_hosts, env)
-        warm = Ssh(server, server.port, server.known_hosts, env, folder / "master")
+        cold = Ssh(server, server.port, server.known_hosts, env, cipher)
+        warm = Ssh(server, server.port, server.known_hosts, env, cipher, folder / "master")
         world = World(folder, Path(stack.enter_context(bulk)), folder / ".vaws-local", warm, cold, quick)
         world.register("near", server, server.port)
         stack.enter_context(master(warm))

@@ -1,5 +1,7 @@
 """``endpoints.toml``: read strictly, changed without losing what people wrote into it."""
 
+import functools
+import time
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,8 @@ from vaws_mcp.endpoint.models import EndpointConfig
 from vaws_mcp.store.records import locked
 
 FILE = "endpoints.toml"
+# A file may change twice within a tick of the clock that dates it, so a young one is read each time.
+JUST_WRITTEN_NS = 1_000_000_000
 
 
 def load_endpoints(state_dir: Path) -> dict[str, EndpointConfig]:
@@ -20,6 +24,21 @@ def load_endpoints(state_dir: Path) -> dict[str, EndpointConfig]:
     Raises: Refused when the file is not TOML, or an entry has an unknown or wrong field.
     """
     path = state_dir / FILE
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return {"local": EndpointConfig(name="local")}
+    if time.time_ns() - found.st_mtime_ns < JUST_WRITTEN_NS:
+        return _read(path)
+    return dict(_known(path, (found.st_ino, found.st_size, found.st_mtime_ns)))
+
+
+@functools.lru_cache(maxsize=8)
+def _known(path: Path, _stamp: tuple[int, int, int]) -> dict[str, EndpointConfig]:
+    return _read(path)
+
+
+def _read(path: Path) -> dict[str, EndpointConfig]:
     endpoints = {"local": EndpointConfig(name="local")}
     try:
         tables: Any = tomllib.loads(path.read_text("utf-8"))

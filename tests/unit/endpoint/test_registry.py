@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from pathlib import Path
 
 import pytest
@@ -90,3 +92,15 @@ def test_dropping_takes_only_its_entry(tmp_path: Path, path: Path) -> None:
     assert drop_endpoint(tmp_path, "sim") is True
     assert drop_endpoint(tmp_path, "sim") is False
     assert path.read_text().rstrip() == TEXT.rstrip()
+
+
+def test_a_change_counts_at_once_whether_the_file_is_young_or_old(tmp_path: Path) -> None:
+    path = tmp_path / "endpoints.toml"
+    for age_s in (0, 100):
+        for host in ("one", "two"):
+            path.write_text(f'[box]\nhost = "{host}"\n')
+            then = time.time() - age_s - (host == "one")
+            os.utime(path, (then, then))
+            assert [load_endpoints(tmp_path)["box"].host for _ in range(2)] == [host, host]
+    load_endpoints(tmp_path).clear()
+    assert "box" in load_endpoints(tmp_path)

@@ -104,7 +104,7 @@ def test_fields_of_the_request_replace_stored_ones(tmp_path: Path, field: str, v
 
 @pytest.mark.parametrize("field", ["container", "identity_file", "jump"])
 def test_an_empty_field_does_not_undo_a_stored_one(field: str) -> None:
-    with pytest.raises(ValidationError, match="at least 1 character|match pattern"):
+    with pytest.raises(ValidationError, match=r"at least 1 character|match pattern"):
         EndpointRequest.model_validate({"endpoint": "a", field: ""})
 
 

@@ -1,5 +1,6 @@
 """A byte stream that is first read by the greeting and then feeds a channel."""
 
+from abc import ABC, abstractmethod
 from typing import Protocol
 
 import anyio
@@ -21,7 +22,7 @@ class Taker(Protocol):
         ...
 
 
-class WorkerStream:
+class WorkerStream(ABC):
     """Collects what a transport's callbacks deliver. Transports subclass it for writing."""
 
     def __init__(self) -> None:
@@ -92,14 +93,14 @@ class WorkerStream:
         if self._ended:
             channel.lose("the connection ended")
 
+    @abstractmethod
     def write_parts(self, parts: list[bytes]) -> None:
         """Queue bytes for the worker."""
-        raise NotImplementedError
 
+    @abstractmethod
     def hold(self, *, held: bool) -> None:
         """Stop taking bytes from the worker, or go on: a slow reader of bulk data must not fill the memory."""
-        raise NotImplementedError
 
+    @abstractmethod
     def close(self) -> None:
         """End the worker by closing its standard input."""
-        raise NotImplementedError

@@ -1,24 +1,12 @@
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from moving import Mover
 
-PROJECT = Path(__file__).parents[3]
-# The OpenSSH server is started by the code of the live tests, which names its own neighbours plainly.
-sys.path += [str(PROJECT), str(PROJECT / "tests" / "live")]
-
-from moving import Mover  # noqa: E402
-
-from tests.connect.places import Server, make_home, open_server  # noqa: E402
-
-
-@pytest.fixture(scope="module")
-def module_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    with pytest.MonkeyPatch.context() as patch:
-        yield make_home(patch, tmp_path_factory.mktemp("home"))
+from tests.connect.places import Server, open_server
 
 
 @pytest.fixture(scope="module")

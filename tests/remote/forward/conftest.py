@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from forward_world import Service, Web
-
-PROJECT = Path(__file__).parents[3]
-sys.path += [str(PROJECT), str(PROJECT / "tests" / "live")]
-
-from tests.connect.places import Place, Server, make_home, open_place, open_server  # noqa: E402
 
 
 @pytest.fixture
@@ -26,30 +19,3 @@ def web() -> Iterator[Service]:
         Web.hold.set()
         service.shutdown()
         thread.join(5)
-
-
-@pytest.fixture(scope="module")
-def module_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    with pytest.MonkeyPatch.context() as patch:
-        yield make_home(patch, tmp_path_factory.mktemp("home"))
-
-
-@pytest.fixture(scope="module", params=["sshd", "local"])
-def place(
-    request: pytest.FixtureRequest, module_home: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Place]:
-    """A real OpenSSH server, and this machine."""
-    with open_place(str(request.param), tmp_path_factory.mktemp("place"), module_home) as opened:
-        yield opened
-
-
-@pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    return make_home(monkeypatch, tmp_path / "home")
-
-
-@pytest.fixture
-def server(tmp_path: Path, home: Path) -> Iterator[Server]:
-    """An OpenSSH server of this test alone."""
-    with open_server(tmp_path / "server", home) as opened:
-        yield opened

@@ -2,23 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-PROJECT = Path(__file__).parents[3]
-# The OpenSSH server is started by the code of the live tests, which names its own neighbours plainly.
-sys.path += [str(PROJECT), str(PROJECT / "tests" / "live")]
-
-from tests.connect.places import KINDS, Place, Server, make_home, open_place, open_server  # noqa: E402
-
-
-@pytest.fixture(scope="module")
-def module_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    with pytest.MonkeyPatch.context() as patch:
-        yield make_home(patch, tmp_path_factory.mktemp("home"))
+from tests.connect.places import KINDS, Place, Server, open_place, open_server
 
 
 @pytest.fixture(scope="module", params=KINDS)

@@ -56,6 +56,9 @@ class FakeStream(WorkerStream):
             self.on_end("over")
         return await super().receive()
 
+    def hold(self, *, held: bool) -> None:
+        self.held = held
+
     def write_parts(self, parts: list[bytes]) -> None:
         self.sent += b"".join(parts)
 

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-PROJECT = Path(__file__).parents[3]
+PROJECT = Path(__file__).parents[2]
+# The OpenSSH server is started by the code of the live tests, which names its own neighbours plainly.
 sys.path += [str(PROJECT), str(PROJECT / "tests" / "live")]
 
 from tests.connect.places import Place, Server, make_home, open_place, open_server  # noqa: E402

@@ -15,7 +15,7 @@ Connect = Callable[[], AbstractAsyncContextManager[Client]]
 STATES = ("baseline=main", "candidate=slow-decode")
 # Long enough that 10 % of the time per token stands out of what a busy machine adds.
 LOAD = (
-    *("--dataset-name", "random", "--random-input-len", "32", "--random-output-len", "32"),
+    *("--dataset-name", "random", "--random-input-len", "32", "--random-output-len", "64"),
     *("--num-prompts", "8", "--max-concurrency", "4", "--ignore-eos"),
 )
 ROW_FIELDS = {
@@ -43,7 +43,7 @@ def check_comparison(answer: Json, task: Task) -> None:
     assert first.keys() == second.keys() == ROW_FIELDS
     assert (first["state"], second["state"]) == ("baseline", "candidate")
     assert first["delta_tpot_pct_vs_first"] == 0
-    assert 5 <= second["delta_tpot_pct_vs_first"] <= 16  # short outputs on a busy machine; the demo holds 7 to 13
+    assert 7 <= second["delta_tpot_pct_vs_first"] <= 13
     difference = second["mean_tpot_ms"] - first["mean_tpot_ms"]
     assert second["delta_tpot_ms_vs_first"] == pytest.approx(difference)
     assert second["delta_output_throughput_pct_vs_first"] < 0

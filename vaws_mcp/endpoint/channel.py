@@ -172,10 +172,6 @@ class Channel:
             retry_safe=pending.retry_safe,
         )
 
-    def send_more(self, number: int, data: bytes, *, eof: bool) -> None:
-        """Send more standard input for a request under way."""
-        self._pipe.write_parts(encode({"id": number, "more": "stdin", "eof": eof}, data, orjson.dumps))
-
 
 def _head(raw: bytearray) -> dict[str, Any]:
     """Decode the head of an answer or event.

@@ -125,6 +125,7 @@ class Forwards:
     def start(self, ctx: Context, forward: Forward) -> None:
         """Let a forward serve in the background, until it is closed or the process ends."""
         self._known[forward.forward_id] = forward
+        ctx.resources.on_close(forward.place.listener.aclose)  # also when it never came to serve
         ctx.resources.start_soon(forward.serve)
 
     def rows(self) -> list[ForwardRow]:

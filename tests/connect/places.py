@@ -97,14 +97,14 @@ def fingerprint_of(public_key: Path) -> str:
 
 
 @contextmanager
-def open_server(folder: Path, home: Path, **variables: str) -> Generator[Server]:
+def open_server(folder: Path, home: Path, options: tuple[str, ...] = (), **variables: str) -> Generator[Server]:
     """Run a server whose sessions start with these variables; without one installed the test is skipped."""
     if sshd.sshd_path() is None:
         pytest.skip(sshd.SSHD_MISSING)
     remote_home = folder / "remote-home"
     remote_home.mkdir(parents=True)
     words = " ".join(f"{name}={value}" for name, value in {"HOME": str(remote_home), **variables}.items())
-    with sshd.running_sshd(folder / "sshd", [f"SetEnv {words}"]) as facts:
+    with sshd.running_sshd(folder / "sshd", [f"SetEnv {words}", *options]) as facts:
         yield Server(facts, remote_home, home)
 
 

@@ -33,6 +33,9 @@ class Resources:
 
     async def get(self, key: str, make: Callable[[], Awaitable[T]], usable: Callable[[T], bool]) -> T:
         """Return the resource called ``key``; make it when it is missing or no longer ``usable``."""
+        item = self._items.get(key)
+        if item is not None and usable(item):
+            return item
         async with self._locks.setdefault(key, anyio.Lock()):
             item = self._items.get(key)
             if item is not None and usable(item):

@@ -25,6 +25,10 @@ if sys.version_info < (3, 8):
     sys.exit(0)
 base = os.path.join(os.path.expanduser("~"), ".vaws")
 home = os.path.join(base, "worker-" + sha)
+try:
+    os.utime(os.path.join(home, "complete"))
+except OSError:
+    pass
 if not os.path.exists(os.path.join(home, "complete")):
     say("need")
     import compileall, io, shutil, tarfile, tempfile

@@ -38,6 +38,7 @@ class BulkChannel:
         self._outbox = ByteQueue()
         self._link = Link(self._inbox, self._send_chunks)
         self._wake = asyncio.Event()
+        self._fresh: list[bytes] = []
         self._held = False
 
     @property
@@ -48,13 +49,21 @@ class BulkChannel:
     # Called in the event loop.
 
     def feed(self, data: bytes) -> None:
-        """Take received bytes; when too many wait, the stream is held."""
-        if self._inbox.closed is None and self._inbox.put(data) >= QUEUE_BYTES and not self._held:
+        """Take received bytes. What comes in one turn of the loop goes to the thread together: waking it costs more."""
+        if not self._fresh:
+            self._loop.call_soon(self._pass_on)
+        self._fresh.append(data)
+
+    def _pass_on(self) -> None:
+        """Give the thread what has come; when too much waits there, the stream is held."""
+        data, self._fresh = b"".join(self._fresh), []
+        if data and self._inbox.closed is None and self._inbox.put(data) >= QUEUE_BYTES and not self._held:
             self._held = True
             self._stream.hold(held=True)
 
     def lose(self, why: str) -> None:
         """Note that nothing more will come."""
+        self._pass_on()
         self._inbox.close(why)
         self._outbox.close(why)
         self._wake.set()

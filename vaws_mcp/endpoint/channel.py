@@ -1,6 +1,7 @@
 """The laptop's end of the worker channel: many requests at once over one byte stream."""
 
 import itertools
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -15,6 +16,10 @@ from vaws_mcp.worker.wire import HEADER_BYTES, FrameError, encode, lengths, load
 
 ANSWER_GRACE_S = 15.0
 CANCEL_GRACE_S = 15.0
+# A worker that says nothing is asked whether it lives. Its answer may take the longer, the more was sent.
+LOOK_EVERY_S = 5.0
+SILENCE_BOUND_S = 10.0
+SLOWEST_BYTES_S = 64 << 10
 
 EventSink = Callable[[dict[str, Any], bytes], None]
 
@@ -65,11 +70,15 @@ class Channel:
         self._ids = itertools.count(1)
         self._pending: dict[int, _Pending] = {}
         self._buffer = bytearray()
+        self._heard_at = self._asked_at = time.monotonic()
+        self._sent_bytes = 0
 
     def feed(self, data: bytes) -> None:
         """Take received bytes. A stream that is not frames closes the channel and ends the worker."""
         if self.closed is not None:
             return
+        self._heard_at = time.monotonic()
+        self._sent_bytes = 0
         self._buffer += data
         try:
             self._take_frames()
@@ -110,7 +119,7 @@ class Channel:
             return
         self.closed = why
         for pending in self._pending.values():
-            pending.failure = connection_lost(self.where, pending.method, retry_safe=pending.retry_safe)
+            pending.failure = connection_lost(self.where, pending.method, why, retry_safe=pending.retry_safe)
             pending.done.set()
 
     async def call(
@@ -132,16 +141,15 @@ class Channel:
         worker did not answer within the deadline and its grace.
         """
         if self.closed is not None:
-            raise connection_lost(self.where, method, retry_safe=True)
+            raise connection_lost(self.where, method, self.closed, retry_safe=True)
         number = next(self._ids)
         pending = _Pending(method, on_event, retry_safe=retry_safe)
         self._pending[number] = pending
         try:
             head = {"id": number, "call": method, "params": params, "deadline_s": deadline_s}
-            self._pipe.write_parts(encode(head, body, orjson.dumps))
+            self._send(encode(head, body, orjson.dumps))
             await self._pipe.drained()
-            with anyio.move_on_after(deadline_s + ANSWER_GRACE_S):
-                await pending.done.wait()
+            await self._wait(pending, deadline_s + ANSWER_GRACE_S)
             if not pending.done.is_set():
                 raise await self._give_up(number, pending, deadline_s)
         except anyio.get_cancelled_exc_class():
@@ -154,13 +162,45 @@ class Channel:
         assert pending.answer is not None  # noqa: S101 - set together with ``done``
         return pending.answer
 
+    def _send(self, parts: list[bytes]) -> None:
+        self._sent_bytes += sum(map(len, parts))
+        self._pipe.write_parts(parts)
+
+    async def _wait(self, pending: _Pending, bound_s: float) -> None:
+        """Wait for an answer as long as the worker lives, at most ``bound_s``."""
+        limit = time.monotonic() + bound_s
+        while not pending.done.is_set() and (left := limit - time.monotonic()) > 0:
+            with anyio.move_on_after(min(left, LOOK_EVERY_S)):
+                await pending.done.wait()
+                return
+            self._look()
+
+    def _look(self) -> None:
+        """Ask a silent worker whether it lives. One that does not answer is frozen: it is left to itself."""
+        now = time.monotonic()
+        if self._asked_at > self._heard_at:
+            if now - self._asked_at >= SILENCE_BOUND_S + self._sent_bytes / SLOWEST_BYTES_S:
+                self._leave(now - self._asked_at)
+        elif now - self._heard_at >= LOOK_EVERY_S and self.closed is None:
+            self._asked_at = now
+            ping = {"id": next(self._ids), "call": "ping", "params": {}, "deadline_s": SILENCE_BOUND_S}
+            self._send(encode(ping, b"", orjson.dumps))
+
+    def _leave(self, silent_s: float) -> None:
+        """Lose a worker that is frozen. Should it go on one day, it finds its input closed, drains and ends."""
+        self.lose(f"the worker has said nothing for {silent_s:.0f} s")
+        self._pipe.close()
+
     async def _cancel(self, number: int, pending: _Pending) -> None:
         """Cancel a request on the endpoint and give its processes time to go."""
         if self.closed is not None or pending.done.is_set():
             return
+        begin = time.monotonic()
         with anyio.CancelScope(shield=True), anyio.move_on_after(CANCEL_GRACE_S):
-            self._pipe.write_parts(encode({"id": number, "cancel": True}, b"", orjson.dumps))
+            self._send(encode({"id": number, "cancel": True}, b"", orjson.dumps))
             await pending.done.wait()
+        if not pending.done.is_set() and self._heard_at < begin:
+            self._leave(time.monotonic() - begin)
 
     async def _give_up(self, number: int, pending: _Pending, deadline_s: float) -> Failure:
         await self._cancel(number, pending)

@@ -35,7 +35,14 @@ class Endpoint:
 
     def env_spec(self, *, refresh: bool = False) -> dict[str, Any]:
         """Say to the worker which environment commands of this endpoint start with."""
-        return {"env_files": list(self.config.env_files), "venv": self.config.venv, "refresh": refresh}
+        config = self.config
+        return {
+            "env_files": list(config.env_files),
+            "find_cann": config.cann,
+            "cxx_abi": config.cxx_abi,
+            "venv": config.venv,
+            "refresh": refresh,
+        }
 
     @property
     def usable(self) -> bool:

@@ -66,12 +66,12 @@ def worker_failed(where: str, why: str, banner: str = "", *, layer: Layer = "rem
     )
 
 
-def connection_lost(where: str, method: str, *, retry_safe: bool) -> Failure:
+def connection_lost(where: str, method: str, why: str, *, retry_safe: bool) -> Failure:
     """The connection ended while a request was under way; whether it took effect is unknown."""
     known = "It is safe to repeat." if retry_safe else "Look at its effect before you repeat it."
     return Failure(
         "outcome_unknown",
-        f"the connection to {where} was lost while {method} was under way: outcome unknown",
+        f"the connection to {where} was lost while {method} was under way: outcome unknown ({why})",
         layer="transport",
         hint=f"The next call connects anew. {known}",
         retry_safe=retry_safe,

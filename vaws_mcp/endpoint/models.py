@@ -31,6 +31,12 @@ class EndpointConfig(BaseModel):
     python: Filled | None = Field(default=None, description="Python (3.8 or newer) that runs the worker.")
     venv: Filled | None = Field(default=None, description="Virtual environment that commands run in.")
     env_files: tuple[Filled, ...] = Field(default=(), description="Scripts to source before commands, in order.")
+    cann: bool = Field(
+        default=True, description="Find and source the scripts of an installed CANN when there are no env_files."
+    )
+    cxx_abi: Literal[0, 1] | None = Field(
+        default=None, description="C++ ABI that ATB is set up for. Default: the one of the installed torch."
+    )
     vllm_repo: Filled = Field(default="/vllm-workspace/vllm", description="Git tree of vLLM.")
     vllm_ascend_repo: Filled = Field(default="/vllm-workspace/vllm-ascend", description="Git tree of vllm-ascend.")
     workdir: Filled | None = Field(default=None, description="Directory that commands start in.")

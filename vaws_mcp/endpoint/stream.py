@@ -81,7 +81,8 @@ class WorkerStream(ABC):
 
     async def drained(self) -> None:
         """Return when the transport can take more."""
-        await self._writable.wait()
+        if not self._writable.is_set():
+            await self._writable.wait()
 
     def attach(self, channel: Taker, rest: bytes) -> None:
         """Hand the stream over to the channel."""

@@ -14,11 +14,11 @@ gc.disable()
 
 import anyio  # noqa: E402
 from mcp.server.lowlevel import Server  # noqa: E402
-from mcp.server.stdio import stdio_server  # noqa: E402
 
 from vaws_mcp import __version__  # noqa: E402
 from vaws_mcp.core.context import Resources  # noqa: E402
 from vaws_mcp.server.tools import Serving, call_tool, list_tools  # noqa: E402
+from vaws_mcp.server.transport import fill_closed_streams, stdio_streams  # noqa: E402
 from vaws_mcp.store.statedir import find_state_dir  # noqa: E402
 
 INSTRUCTIONS = """Work on remote Huawei Ascend NPU containers: shell and files (remote_*), managed vLLM services, and
@@ -30,6 +30,7 @@ status, outcome, summary and, on failure, error{layer, code, message, hint}."""
 
 def serve() -> int:
     """Serve MCP over standard input and output. Returns the exit code: 0, also after SIGTERM."""
+    fill_closed_streams()
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
     anyio.run(_serve)
     _leave()
@@ -51,14 +52,13 @@ async def _serve() -> None:
         on_list_tools=list_tools,
         on_call_tool=call_tool,
     )
-    async with anyio.create_task_group() as group, stdio_server() as (incoming, outgoing):
+    server.middleware.clear()  # it only makes spans for OpenTelemetry, which nobody collects here
+    async with anyio.create_task_group() as group, stdio_streams() as (incoming, outgoing):
+        gc.freeze()  # what start-up made stays; looking through it again and again costs time
         gc.enable()
         with anyio.CancelScope() as serving:
             group.start_soon(_cancel_on_sigterm, serving)
             await server.run(incoming, outgoing, server.create_initialization_options())
-        if serving.cancel_called:
-            # Everything is closed, but the thread that reads standard input would only end with another line.
-            _leave()
         group.cancel_scope.cancel()
 
 

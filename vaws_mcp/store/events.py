@@ -10,8 +10,12 @@ import orjson
 
 def append_event(path: Path, event: dict[str, Any], mode: int = 0o644) -> None:
     """Append one JSON line. One ``write`` on a file opened for appending keeps lines of several writers whole."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, mode)
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+    try:
+        handle = os.open(path, flags, mode)
+    except FileNotFoundError:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle = os.open(path, flags, mode)
     try:
         os.write(handle, orjson.dumps(event, option=orjson.OPT_APPEND_NEWLINE | orjson.OPT_NON_STR_KEYS))
     finally:

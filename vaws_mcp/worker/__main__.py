@@ -16,6 +16,9 @@ READ_BYTES = 1 << 18
 
 def main(arguments: List[str]) -> int:
     """Run the part of the worker that the arguments name; returns the exit status."""
+    from .homes import hold, own_home
+
+    hold(own_home())
     if arguments[:1] == ["supervise"] and len(arguments) == 2:
         from .supervisor.main import supervise
 

@@ -15,6 +15,7 @@ from typing import Any, Dict, List, Optional
 from . import wire
 from .engine.inflight import IN_FLIGHT, end_leftovers
 from .facts import procfs
+from .homes import own_home, remove_one_unused
 from .keeping import KEEPING
 from .methods import find
 from .pool import Pool
@@ -104,7 +105,7 @@ class Server:
         """
         self._writer.send_raw(wire.MAGIC)
         self._writer.send({"hello": hello()})
-        self._pool.submit(lambda _waker: _end_leftovers())
+        self._pool.submit(lambda _waker: _tidy_up())
         status = 0
         try:
             while True:
@@ -217,7 +218,8 @@ class Server:
             pause = min(pause * 1.5, 0.1)
 
 
-def _end_leftovers() -> None:
-    """End what killed workers left under way, as the connection's first work."""
+def _tidy_up() -> None:
+    """End what killed workers left under way, as the connection's first work, and remove a version no longer used."""
     for drained in end_leftovers():
         sys.stderr.write(f"vaws worker: ended {drained.signalled} processes that a killed worker had left\n")
+    remove_one_unused(own_home())

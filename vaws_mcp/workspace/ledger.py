@@ -59,7 +59,7 @@ class Ledger:
     @asynccontextmanager
     async def turn(self, key: Key) -> AsyncGenerator[None]:
         """Wait until nobody else of this process writes the file."""
-        lock = self._locks.setdefault(key, anyio.Lock())
+        lock = self._locks.setdefault(key, anyio.Lock(fast_acquire=True))
         try:
             async with lock:
                 yield

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import anyio
@@ -138,7 +139,49 @@ async def test_a_silent_worker_is_given_up_after_the_deadline(monkeypatch: pytes
         await channel.call("run", {}, deadline_s=0.02, retry_safe=False)
     assert (caught.value.code, caught.value.layer, caught.value.retry_safe) == ("worker_silent", "transport", False)
     assert [head.get("cancel") for head, _ in pipe.sent] == [None, True]
+    assert "said nothing" in str(channel.closed)  # the next call gets a new one
+
+
+@pytest.mark.asyncio
+async def test_a_worker_that_only_one_request_waits_for_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(channel_module, "ANSWER_GRACE_S", 0.02)
+    monkeypatch.setattr(channel_module, "CANCEL_GRACE_S", 0.3)
+    pipe = FakePipe()
+    channel = Channel("box", pipe)
+
+    async def call() -> None:
+        with pytest.raises(TimedOut):
+            await channel.call("run", {}, deadline_s=0.02)
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(call)
+        await settled(pipe, 2)
+        channel.feed(frame({"id": 99, "result": {}}))  # it answers somebody else
     assert channel.closed is None
+
+
+@pytest.mark.asyncio
+async def test_a_silent_worker_is_asked_and_then_lost_long_before_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(channel_module, "LOOK_EVERY_S", 0.02)
+    monkeypatch.setattr(channel_module, "SILENCE_BOUND_S", 0.05)
+    pipe = FakePipe()
+    channel = Channel("box", pipe)
+    with pytest.raises(Failure, match="has said nothing") as caught:
+        await channel.call("run", {}, deadline_s=3600, retry_safe=False)
+    assert (caught.value.code, caught.value.retry_safe) == ("outcome_unknown", False)
+    assert [head["call"] for head, _ in pipe.sent] == ["run", "ping"]
+
+
+@pytest.mark.asyncio
+async def test_a_worker_may_be_silent_the_longer_the_more_it_was_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(channel_module, "LOOK_EVERY_S", 0.02)
+    monkeypatch.setattr(channel_module, "SILENCE_BOUND_S", 0.0)
+    monkeypatch.setattr(channel_module, "SLOWEST_BYTES_S", 1_000_000)
+    channel = Channel("box", FakePipe())
+    begin = time.monotonic()
+    with pytest.raises(Failure, match="has said nothing"):
+        await channel.call("write", {}, body=bytes(500_000), deadline_s=3600)
+    assert time.monotonic() - begin >= 0.5
 
 
 @pytest.mark.asyncio

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import tempfile
-from typing import NamedTuple, Optional
+from typing import Dict, NamedTuple, Optional
 
 TEMP_PREFIX = ".vaws-tmp-"
 
 
-class Owner(NamedTuple):
-    """User and group that a new file gets."""
+class Like(NamedTuple):
+    """User, group and extended attributes (access control lists are such) that a new file gets."""
 
     uid: int
     gid: int
+    attributes: Dict[str, bytes]
 
 
 def replace_file(
@@ -21,7 +23,7 @@ def replace_file(
     body: bytes,
     *,
     mode: int = 0o600,
-    owner: Optional[Owner] = None,
+    like: Optional[Like] = None,
     exclusive: bool = False,
     make_parents: bool = False,
 ) -> None:
@@ -35,7 +37,7 @@ def replace_file(
     fd, temporary = tempfile.mkstemp(prefix=TEMP_PREFIX, dir=folder)
     try:
         try:
-            _fill(fd, body, mode, owner)
+            _fill(fd, body, mode, like)
         finally:
             os.close(fd)
         if exclusive:
@@ -52,16 +54,34 @@ def replace_file(
     _sync_folder(folder)
 
 
-def _fill(fd: int, body: bytes, mode: int, owner: Optional[Owner]) -> None:
+def _fill(fd: int, body: bytes, mode: int, like: Optional[Like]) -> None:
     view = memoryview(body)
     while view:
         view = view[os.write(fd, view) :]
-    if owner is not None:
+    if like is not None:
         stat = os.fstat(fd)
-        if (stat.st_uid, stat.st_gid) != owner:
-            os.fchown(fd, owner.uid, owner.gid)
+        if (stat.st_uid, stat.st_gid) != (like.uid, like.gid):
+            os.fchown(fd, like.uid, like.gid)
+        set_attributes(fd, like.attributes)
     os.fchmod(fd, mode)  # after chown, which clears the set-id bits
     os.fsync(fd)
+
+
+def get_attributes(fd: int) -> Dict[str, bytes]:
+    """Return the extended attributes of a file that may be read; a file system without any has none."""
+    found: Dict[str, bytes] = {}
+    with contextlib.suppress(OSError):
+        for name in os.listxattr(fd):
+            with contextlib.suppress(OSError):
+                found[name] = os.getxattr(fd, name)
+    return found
+
+
+def set_attributes(fd: int, attributes: Dict[str, bytes]) -> None:
+    """Give a file extended attributes, except those that only the system itself may set, such as labels."""
+    for name, value in attributes.items():
+        with contextlib.suppress(OSError):
+            os.setxattr(fd, name, value)
 
 
 def _sync_folder(folder: str) -> None:

@@ -6,12 +6,13 @@ import errno
 import hashlib
 import os
 import stat
-from typing import Optional
+from typing import Dict, Optional
 
 from ..refusal import Refusal, bad_request, from_os_error
 from ..request import Answer, Request
-from .atomic import Owner, replace_file
+from .atomic import Like, get_attributes, replace_file
 from .confine import confined, held, verify
+from .leftovers import sweep
 from .lines import WHOLE_FILE_BYTES, Lines, Window
 
 _PROBE_BYTES = 8192
@@ -83,7 +84,7 @@ def _read_page(path: str, facts: os.stat_result, window: Window, lines: Lines) -
 
 
 def write(request: Request) -> Answer:
-    """Replace or create a file in one step; mode and owner of an existing one are kept."""
+    """Replace or create a file in one step; mode, owner and attributes of an existing one are kept."""
     params = request.params
     path = confined(request, params.text("path"), for_write=True)
     mode = params.optional_integer("mode")
@@ -102,6 +103,7 @@ def write(request: Request) -> Answer:
                 replace_file(target, request.body, mode=0o666 & ~_umask() if mode is None else mode, exclusive=refuse)
             else:
                 _write_over(path, target, request, mode, before)
+            sweep(os.path.dirname(target))
     except OSError as error:
         raise from_os_error(error, path) from None
     return {
@@ -145,12 +147,21 @@ def _check_expectation(path: str, exists: bool, expected: Optional[str], previou
 def _write_over(path: str, target: str, request: Request, mode: Optional[int], before: os.stat_result) -> None:
     wanted = stat.S_IMODE(before.st_mode) if mode is None else mode
     try:
-        replace_file(target, request.body, mode=wanted, owner=Owner(before.st_uid, before.st_gid))
+        like = Like(before.st_uid, before.st_gid, _attributes_of(target))
+        replace_file(target, request.body, mode=wanted, like=like)
     except PermissionError as error:
         if error.errno != errno.EPERM:
             raise
         message = f"{path} belongs to user {before.st_uid}, and only root may keep that owner"
         raise Refusal("owner_not_kept", message, hint="Write as that user or to another path.") from None
+
+
+def _attributes_of(path: str) -> Dict[str, bytes]:
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    try:
+        return get_attributes(fd)
+    finally:
+        os.close(fd)
 
 
 def _umask() -> int:

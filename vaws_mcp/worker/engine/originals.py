@@ -10,6 +10,7 @@ from typing import Dict, Generator, NamedTuple, Optional
 
 from ..refusal import Refusal, from_os_error
 from ..request import Request
+from .atomic import get_attributes
 from .confine import verify
 from .lines import WHOLE_FILE_BYTES, Lines
 from .paths import shown
@@ -57,7 +58,7 @@ def take(request: Request, path: str) -> Optional[Snapshot]:
             facts = os.fstat(fd)
             _refuse_unfit(path, facts)
             body = b"".join(Lines(fd, facts.st_size, request.check).chunks())
-            return Snapshot(body, facts, _attributes(fd))
+            return Snapshot(body, facts, get_attributes(fd))
         finally:
             os.close(fd)
 
@@ -70,16 +71,6 @@ def _refuse_unfit(path: str, facts: os.stat_result) -> None:
     if facts.st_size > WHOLE_FILE_BYTES:
         message = f"{shown(path)} has {facts.st_size} bytes; at most {WHOLE_FILE_BYTES} can be edited"
         raise Refusal("too_large", message, hint="Change it with a command, such as sed or a script.")
-
-
-def _attributes(fd: int) -> Dict[str, bytes]:
-    """Read the extended attributes that may be read; a file system without any has none."""
-    found: Dict[str, bytes] = {}
-    with contextlib.suppress(OSError):
-        for name in os.listxattr(fd):
-            with contextlib.suppress(OSError):
-                found[name] = os.getxattr(fd, name)
-    return found
 
 
 def is_unchanged(path: str, facts: os.stat_result) -> bool:

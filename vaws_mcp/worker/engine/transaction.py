@@ -2,8 +2,9 @@
 
 Every new content is first written in full beside its target. Then originals get a second name, targets are renamed
 over, and when a step fails, what was already renamed gets its original back: the very same file. A crash in between
-leaves each file with its old or its new contents, and perhaps hidden ``.vaws-tmp-`` files beside them. Contents are on
-disk before they are renamed; directories are not waited for, so that a power cut may undo a finished change.
+leaves each file with its old or its new contents, and perhaps hidden ``.vaws-tmp-`` files beside them, of which a later
+change in the same directory removes those that hold nothing but new contents. Contents are on disk before they are
+renamed; directories are not waited for, so that a power cut may undo a finished change.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ from typing import Dict, List, NamedTuple, Optional
 
 from ..refusal import Refusal
 from ..request import Request
-from .atomic import TEMP_PREFIX
+from .atomic import TEMP_PREFIX, set_attributes
 from .confine import held
+from .leftovers import sweep
 from .originals import Snapshot, is_unchanged, naming
 from .paths import shown
 
@@ -95,6 +97,8 @@ def _carry_out(request: Request, changes: List[Change], made: List[str]) -> None
                 _remove(step.staged)
                 if not step.lost:
                     _remove(step.original)
+        for folder in set(folders.values()):
+            sweep(folder)
 
 
 def _folder(
@@ -155,9 +159,7 @@ def _dress(fd: int, like: Snapshot, change: Change) -> None:
         except PermissionError:
             message = f"{shown(change.path)} belongs to user {like.facts.st_uid}, and only root may keep that owner"
             raise Refusal("owner_not_kept", message, hint="Edit as that user.") from None
-    for name, value in like.attributes.items():
-        with contextlib.suppress(OSError):  # such as labels that only the system itself may set
-            os.setxattr(fd, name, value)
+    set_attributes(fd, like.attributes)
     mode = like.mode
     if change.executable is not None:
         mode = mode | (mode & 0o444) >> 2 if change.executable else mode & ~0o111

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from typing import Any, Callable, Deque, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Callable, Deque, Dict, Iterator, List, Optional, Protocol, Tuple, Union
 
 from ... import wire
 
@@ -24,6 +24,28 @@ class PeerRefused(Exception):  # noqa: N818 - an answer of the other end
     def __init__(self, error: Dict[str, Any]) -> None:
         super().__init__(str(error.get("message")))
         self.error = error
+
+
+class Inbox(Protocol):
+    """Where received bytes come from."""
+
+    def take(self, timeout_s: Optional[float]) -> Union[bytes, memoryview]:
+        """Return some bytes, valid until the next call; waits for them. Raises: LinkLost."""
+        ...
+
+    def close(self, why: str) -> None:
+        """Take nothing more."""
+        ...
+
+    @property
+    def waiting(self) -> bool:
+        """Whether ``take`` would return at once."""
+        ...
+
+    @property
+    def closed(self) -> Optional[str]:
+        """Why nothing more will come, or None."""
+        ...
 
 
 class ByteQueue:
@@ -107,7 +129,7 @@ class ByteQueue:
 class Link:
     """One end of the conversation. One thread talks; another one may send heartbeats."""
 
-    def __init__(self, inbox: ByteQueue, send_chunks: Callable[[List[bytes]], None]) -> None:
+    def __init__(self, inbox: Inbox, send_chunks: Callable[[List[bytes]], None]) -> None:
         self.inbox = inbox
         self._send_chunks = send_chunks
         self._sending = threading.Lock()
@@ -162,7 +184,7 @@ class Link:
             raise LinkLost(self.inbox.closed)
 
     def chunks(self, count: int) -> Iterator[memoryview]:
-        """Yield ``count`` bytes as they arrive."""
+        """Yield ``count`` bytes as they arrive; each piece is valid until the next one is asked for."""
         while count > 0:
             if not self._chunk:
                 self._chunk = memoryview(self.inbox.take(SILENCE_S))
@@ -175,7 +197,7 @@ class Link:
         """Return ``count`` bytes; meant for short ones."""
         if count and not self._chunk:
             self._chunk = memoryview(self.inbox.take(timeout_s))
-        return b"".join(self.chunks(count))
+        return b"".join([bytes(piece) for piece in self.chunks(count)])
 
     def beat(self) -> None:
         """Send a heartbeat when nothing else was sent for a while."""

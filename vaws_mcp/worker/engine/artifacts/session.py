@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
 import sys
 import threading
@@ -16,16 +18,18 @@ from ..confine import confined, policy_of
 from .entries import Entry, bytes_of, text_of
 from .flow import Place, Watch, receive_tree, send_tree
 from .link import ByteQueue, Link, LinkLost, PeerRefused
+from .pipe import PipeInbox
 from .plan import Wish
 
-READ_BYTES = 1 << 18
 LINGER_S = 10.0
+PIPE_BYTES = 1 << 20
+F_SETPIPE_SZ = 1031  # older Pythons do not name it
 
 
 def serve_bulk(source: BufferedReader, out_fd: int, first: wire.Head) -> int:
     """Serve transfers, of which ``first`` is the first; returns the process's exit status."""
-    inbox, outbox = ByteQueue(), ByteQueue()
-    threading.Thread(target=_pump_in, args=(source, inbox), name="vaws-bulk-in", daemon=True).start()
+    outbox = ByteQueue()
+    _widen(out_fd)
     writer = threading.Thread(target=_pump_out, args=(out_fd, outbox), name="vaws-bulk-out", daemon=True)
     writer.start()
 
@@ -34,24 +38,18 @@ def serve_bulk(source: BufferedReader, out_fd: int, first: wire.Head) -> int:
         for chunk in chunks:
             outbox.put(chunk)
 
-    link = Link(inbox, send_chunks)
+    link = Link(PipeInbox(source), send_chunks)
     status = _serve(link, first)
     outbox.close("done")
     writer.join(LINGER_S)
     return status
 
 
-def _pump_in(source: BufferedReader, inbox: ByteQueue) -> None:
-    try:
-        while True:
-            chunk = source.read1(READ_BYTES)
-            if not chunk:
-                inbox.close("the connection ended")
-                return
-            inbox.put(chunk)
-            inbox.wait_room(float(threading.TIMEOUT_MAX))
-    except (OSError, LinkLost) as error:
-        inbox.close(str(error))
+def _widen(fd: int) -> None:
+    """Let more bytes wait in the pipe to the SSH server, which then sends larger packets; not everywhere allowed."""
+    if sys.platform.startswith("linux"):
+        with contextlib.suppress(OSError):
+            fcntl.fcntl(fd, F_SETPIPE_SZ, PIPE_BYTES)
 
 
 def _pump_out(out_fd: int, outbox: ByteQueue) -> None:

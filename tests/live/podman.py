@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import tarfile
 import uuid
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from pathlib import Path
 
 PODMAN_MISSING = "no container can be started: apt-get install podman runc, and run the tests as root"
@@ -55,18 +55,21 @@ def empty_tree() -> bytes:
 
 
 @contextlib.contextmanager
-def running_container() -> Generator[str]:
-    """Run a container without network that only sleeps; yield its name, and remove it and its image at exit.
+def running_container(network: str = "none", volumes: Sequence[Path] = ()) -> Generator[str]:
+    """Run a container that only sleeps; yield its name, and remove it and its image at exit.
+
+    ``volumes`` are directories of this machine that it has at the same place.
 
     Raises: PodmanError when podman cannot start one, as in some sandboxes.
     """
     name = f"vaws-test-{uuid.uuid4().hex[:12]}"
     image = f"localhost/{name}:1"
     mounts = [word for path in SHARED if Path(path).is_dir() for word in ("-v", f"{path}:{path}:ro")]
+    mounts += [word for path in volumes for word in ("-v", f"{path}:{path}")]
     limits = ["--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024", "--security-opt", "seccomp=unconfined"]
     podman("import", "-", image, data=empty_tree())
     try:
-        podman("run", "-d", "--name", name, "--network=none", *limits, *mounts, image, "/bin/sleep", "3600")
+        podman("run", "-d", "--name", name, f"--network={network}", *limits, *mounts, image, "/bin/sleep", "3600")
         yield name
     finally:
         with contextlib.suppress(PodmanError):

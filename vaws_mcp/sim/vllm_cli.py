@@ -21,9 +21,15 @@ def main() -> int:
         from vaws_mcp.sim.bench_args import parse as parse_bench
 
         return bench(parse_bench(words[2:]))
+    if words[:1] == ["bench"] and words[1:2] in (["latency"], ["throughput"]):
+        from vaws_mcp.sim import bench_engine
+
+        args, engine = bench_engine.parse(words[1], words[2:])
+        return bench_engine.main(words[1], args, engine)
     from vaws_mcp.sim.serve_args import USAGE
 
     what = "argument subparser: invalid choice" if words else "a subcommand is required"
-    detail = f": {' '.join(words[:2])!r} (the simulated container has 'serve' and 'bench serve')" if words else ""
+    known = "'serve' and 'bench serve|latency|throughput'"
+    detail = f": {' '.join(words[:2])!r} (the simulated container has {known})" if words else ""
     sys.stderr.write(f"{USAGE}vllm: error: {what}{detail}\n")
     return 2

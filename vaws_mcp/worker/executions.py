@@ -16,6 +16,7 @@ from .engine.linux import send_signal
 from .launch import command_line
 from .refusal import Refusal, bad_request
 from .request import Answer, Request
+from .supervisor import idle
 from .supervisor import spec as specs
 from .supervisor import status as records
 from .supervisor.stop import drain_orphans, request_stop
@@ -78,7 +79,8 @@ def _first_status(request: Request, folder: str, execution_id: str) -> records.S
     while True:
         status = records.read_status(folder)
         elapsed = time.monotonic() - began
-        if status is not None and (status["state"] not in _EARLY_STATES or elapsed >= STARTING_BOUND_S):
+        waits = status is not None and bool(status.get("queue") or status.get("blocked"))
+        if status is not None and (status["state"] not in _EARLY_STATES or waits or elapsed >= STARTING_BOUND_S):
             return records.observe(folder, execution_id)
         if elapsed >= SUBMIT_BOUND_S:
             message = f"the supervisor of {execution_id} did not begin within {SUBMIT_BOUND_S:.0f} s"
@@ -116,6 +118,16 @@ def list_all(_request: Request) -> Answer:
         except Refusal:
             unreadable.append(name)
     return {"executions": found, "unreadable": unreadable}, b""
+
+
+def touch(request: Request) -> Answer:
+    """Note that the owner of an execution wants it, which keeps it from ending for disuse; answers as ``status``."""
+    execution_id = request.params.text("execution_id")
+    folder = specs.existing_folder(execution_id)
+    found = records.observe(folder, execution_id)
+    if found["state"] not in records.FINAL_STATES:
+        idle.touch(folder)
+    return _full_status(folder, found), b""
 
 
 def stop(request: Request) -> Answer:

@@ -24,6 +24,8 @@ _WHERE: Dict[str, Tuple[str, str]] = {
     "patch": (".engine.patch", "patch"),
     "probe": (".engine.facts_probe", "probe"),
     "context": (".engine.facts_context", "context"),
+    "npu.probe": (".engine.npu.probe", "probe"),
+    "build.inspect": (".engine.build_tree", "inspect"),
     "http": (".engine.http", "http_request"),
     "ports": (".engine.ports", "ports"),
     "free_port": (".engine.ports", "free_port"),
@@ -36,6 +38,18 @@ _WHERE: Dict[str, Tuple[str, str]] = {
     "execution.wait": (".executions", "wait"),
     "execution.list": (".executions", "list_all"),
     "execution.tail": (".executions", "tail"),
+    "execution.touch": (".executions", "touch"),
+    "lease.list": (".leases", "list_all"),
+    "tree.lock_state": (".leases", "tree_lock_state"),
+    "tree.state": (".engine.tree.state", "state"),
+    "tree.receive": (".engine.tree.receive", "receive"),
+    "tree.materialise": (".engine.tree.materialise", "materialise"),
+    "tree.native": (".engine.tree.native", "native"),
+    "tree.stash": (".engine.tree.work", "stash"),
+    "tree.clear": (".engine.tree.work", "clear"),
+    "tree.unstash": (".engine.tree.work", "unstash"),
+    "tree.patch": (".engine.tree.work", "patch"),
+    "stale.cleanup": (".engine.stale.cleanup", "cleanup"),
 }
 
 

@@ -1,12 +1,11 @@
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from worker_client import Client
-
-Start = Callable[..., Client]
+from npu_world import Caller, World
+from worker_client import Client, Start
 
 
 @pytest.fixture
@@ -34,3 +33,17 @@ def start(home: Path) -> Iterator[Start]:
 @pytest.fixture
 def worker(start: Start) -> Client:
     return start()
+
+
+@pytest.fixture
+def world(tmp_path: Path, home: Path) -> World:
+    """A machine with four simulated devices."""
+    return World(tmp_path, home)
+
+
+@pytest.fixture
+def caller(world: World, start: Start) -> Iterator[Caller]:
+    """A caller on that machine; what a test leaves is stopped."""
+    calls = Caller(start(**world.env), world)
+    yield calls
+    calls.end_all()

@@ -6,8 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import Start
-from worker_client import PROJECT, Client, WorkerError, rss_kib
+from worker_client import PROJECT, Client, Start, WorkerError, rss_kib
 
 from vaws_mcp.worker import wire
 

@@ -9,8 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import Start
-from worker_client import Client, WorkerError
+from worker_client import Client, Start, WorkerError
 
 from vaws_mcp.worker.engine import child as child_module
 from vaws_mcp.worker.engine.linux import send_signal

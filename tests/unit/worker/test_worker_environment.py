@@ -5,8 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Start
-from worker_client import Client, WorkerError
+from worker_client import Client, Start, WorkerError
 
 
 def run(worker: Client, command: str, **env_spec: Any) -> tuple[str, str]:

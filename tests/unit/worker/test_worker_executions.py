@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Start
-from worker_client import Client, WorkerError
+from worker_client import Client, Start, WorkerError
 
 from vaws_mcp.worker.facts import procfs
 from vaws_mcp.worker.supervisor.status import as_identity
@@ -92,14 +91,13 @@ def test_what_cannot_start_is_failed_with_a_note(worker: Client, change: dict[st
 
 
 def test_a_running_execution_shows_its_family(worker: Client) -> None:
-    submit(worker, command="sleep 100 & wait", devices=[3, 5], labels={"x": "y"})
+    submit(worker, command="sleep 100 & wait", labels={"x": "y"})
     wait(worker, "running")
     found = status(worker)
     assert found["supervised"] is True
     assert {member["comm"] for member in found["family"]} >= {"sleep"}
     assert found["root"]["pid"] in {member["pid"] for member in found["family"]}
     assert found["supervisor"]["pid"] not in {member["pid"] for member in found["family"]}
-    assert procfs.has_variable(found["root"]["pid"], b"ASCEND_RT_VISIBLE_DEVICES=3,5")
     assert found["root"]["sid"] == found["root"]["pid"] != found["supervisor"]["pid"]
     stop(worker)
 
@@ -306,8 +304,6 @@ def test_half_a_character_waits_for_its_rest(worker: Client) -> None:
         {"argv": []},
         {"execution_id": "../x"},
         {"devices": "all"},
-        {"env": {"VAWS_EXECUTION_ID": "x"}},
-        {"env": {"VAWS_SIM_MARKER": "x"}},
         {"stop": {"int_s": -1}},
         {"schema": 99},
         {"ports": ["8000"]},
@@ -317,6 +313,14 @@ def test_an_impossible_spec_creates_nothing(worker: Client, home: Path, change: 
     with pytest.raises(WorkerError) as caught:
         worker.call("execution.submit", {"spec": {**spec(), **change}})
     assert caught.value.code == "bad_params"
+    assert not (home / ".vaws").exists()
+
+
+@pytest.mark.parametrize("name", ["VAWS_EXECUTION_ID", "VAWS_SIM_MARKER"])
+def test_a_variable_that_only_we_set_is_refused(worker: Client, home: Path, name: str) -> None:
+    with pytest.raises(WorkerError) as caught:
+        worker.call("execution.submit", {"spec": spec(env={name: "x"})})
+    assert caught.value.code == "reserved_env"
     assert not (home / ".vaws").exists()
 
 

@@ -6,8 +6,7 @@ import stat
 from pathlib import Path
 
 import pytest
-from conftest import Start
-from worker_client import Client, WorkerError, rss_kib
+from worker_client import Client, Start, WorkerError, rss_kib
 
 
 def test_a_page_comes_with_facts_about_the_whole(worker: Client, tmp_path: Path) -> None:
@@ -185,3 +184,36 @@ def test_a_write_to_a_directory_leaves_no_temporary_file(worker: Client, tmp_pat
         worker.call("write", {"path": str(tmp_path / "d")}, b"x")
     assert caught.value.code == "is_directory"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["d", "home"]
+
+
+def test_attributes_of_an_existing_file_are_kept(worker: Client, tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    path.write_bytes(b"old")
+    try:
+        os.setxattr(path, "user.note", b"kept")
+    except OSError:
+        pytest.skip("this file system has no extended attributes")
+    worker.call("write", {"path": str(path)}, b"new")
+    assert (path.read_bytes(), os.getxattr(path, "user.note")) == (b"new", b"kept")
+
+
+STAGED = (".vaws-tmp-" + "a" * 32 + ".new", ".vaws-tmp-abc_12xy")
+NOT_STAGED = (".vaws-tmp-" + "a" * 32 + ".old", ".vaws-tmp-notes", ".vaws-tmp-ABCDEFGH", "vaws-tmp-abc_12xy")
+
+
+@pytest.mark.parametrize("method", ["write", "edit"])
+def test_old_files_that_a_killed_worker_was_writing_are_removed(worker: Client, tmp_path: Path, method: str) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    target, young, linked = folder / "f", folder / ".vaws-tmp-young_12", folder / ".vaws-tmp-linked_1"
+    target.write_bytes(b"old")
+    for name in (*STAGED, *NOT_STAGED):
+        (folder / name).write_bytes(b"part")
+        os.utime(folder / name, (1, 1))
+    young.write_bytes(b"part")
+    linked.symlink_to(target)
+    os.utime(linked, (1, 1), follow_symlinks=False)
+    params = {"path": str(target)} if method == "write" else {"path": str(target), "edits": [{"old": 3, "new": 3}]}
+    worker.call(method, params, b"new" if method == "write" else b"oldnew")
+    assert target.read_bytes() == b"new"
+    assert {path.name for path in folder.iterdir()} == {"f", young.name, linked.name, *NOT_STAGED}

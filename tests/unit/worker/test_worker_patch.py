@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Start
 from direct import contents, patch_tree
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from worker_client import Client, WorkerError
+from worker_client import Client, Start, WorkerError
 
 from vaws_mcp.worker.engine import transaction
 from vaws_mcp.worker.engine.patch_begin import read_begin

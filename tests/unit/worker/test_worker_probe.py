@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from conftest import Start
-from worker_client import Client, WorkerError
+from worker_client import Client, Start, WorkerError
 
 from vaws_mcp.worker.engine.facts_probe import without_user_info
 from vaws_mcp.worker.facts.sockets import parse_listeners

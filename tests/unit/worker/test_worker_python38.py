@@ -8,8 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import Start
-from worker_client import worker_argv
+from worker_client import Start, worker_argv
 
 from vaws_mcp import worker as package
 from vaws_mcp.worker.launch import SHIPPED_NAME, command_line

@@ -5,8 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import Start
-from worker_client import Client, WorkerError, rss_kib
+from worker_client import Client, Start, WorkerError, rss_kib
 
 
 def test_both_streams_and_the_exit_code_come_back_apart(worker: Client) -> None:

@@ -32,7 +32,7 @@ def cann(env: Dict[str, str], prefix: str = "") -> Dict[str, Value]:
     if env.get("ATB_HOME_PATH"):  # it points to atb/cxx_abi_1 below the directory of the version
         atb.insert(0, glob.escape(os.path.dirname(os.path.dirname(env["ATB_HOME_PATH"].rstrip("/")))))
     return {
-        "driver": _first(prefix, [_driver_home(prefix) + "/driver/version.info"]),
+        "driver": _first(prefix, [driver_home(prefix) + "/driver/version.info"]),
         "toolkit": _first(prefix, [home + "/*-linux/ascend_toolkit_install.info" for home in homes]),
         "operators": _first(
             prefix,
@@ -43,7 +43,8 @@ def cann(env: Dict[str, str], prefix: str = "") -> Dict[str, Value]:
     }
 
 
-def _driver_home(prefix: str) -> str:
+def driver_home(prefix: str = "") -> str:
+    """Return the directory that the driver is installed below."""
     raw = procfs.read_small(prefix + "/etc/ascend_install.info") or b""
     named = parse_fields(raw.decode("utf-8", "replace")).get("driver_install_path_param")
     return named if named and named.startswith("/") else "/usr/local/Ascend"

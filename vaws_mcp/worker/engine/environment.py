@@ -1,45 +1,34 @@
-"""The environment of commands: the container's own, then the env files, then the virtual environment.
+"""The environment of commands: the container's own, then the env files or CANN's, then the virtual environment.
 
-Sourcing vendor scripts takes from 0.1 s to many seconds, so what they do is kept, in memory and in
-``~/.vaws/env-cache/``, for as long as no file that was sourced changes. Entries hold only the difference to the base.
+Sourcing vendor scripts takes from 0.1 s to many seconds, so what they do is kept: see ``environment_cache``.
 """
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
-import json
 import os
 import threading
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple, cast
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 from ..facts import procfs
 from ..params import Params
-from ..refusal import Refusal
-from .atomic import replace_file
-from .sourcing import source_files
+from ..refusal import Refusal, bad_request
+from .environment_cache import Delta, difference, kept, key_of
+from .sourcing import Script, source_files
 
 _SSH_NAMES = ("SSH_CLIENT", "SSH2_CLIENT", "SSH_CONNECTION", "SSH_TTY")
 _INIT_NAMES = ("systemd", "init")
-_VOLATILE = frozenset(("_", "SHLVL", "PWD", "OLDPWD", "XDG_SESSION_ID", "XDG_RUNTIME_DIR", "VAWS_REQUEST_ID"))
 
 
-class Delta(NamedTuple):
-    """What sourcing changed, and the digest of each file that took part in it."""
+class Prepared(NamedTuple):
+    """An environment; ``direct``, ``cached`` or ``sourced``; which scripts made it and why these."""
 
-    set: Dict[str, str]
-    unset: List[str]
-    files: Dict[str, str]
-
-
-class _Entry(NamedTuple):
-    delta: Delta
-    stamps: Dict[str, Tuple[int, int, int]]
+    env: Dict[str, str]
+    source: str
+    notes: Dict[str, Any]
 
 
 _lock = threading.Lock()
 _bases: Dict[bool, Dict[str, str]] = {}
-_entries: Dict[str, _Entry] = {}
 
 
 def home() -> str:
@@ -94,19 +83,32 @@ def prepare(values: Mapping[str, Any], check: Callable[[], None]) -> Tuple[Dict[
     ``check`` is called while scripts run and may raise to end that.
     Raises: Refusal ``env_file_missing``, ``env_failed``, ``venv_missing``.
     """
+    made = prepare_noted(values, check)
+    return made.env, made.source
+
+
+def prepare_noted(values: Mapping[str, Any], check: Callable[[], None]) -> Prepared:
+    """Do as ``prepare`` and tell what was sourced.
+
+    ``env_files`` are sourced when there are some. Else, with ``find_cann``, the scripts of an installed CANN are; where
+    there is none this costs a look at two directories. ``cxx_abi`` (0 or 1) is that of ATB; null means torch's.
+    """
     spec = Params(values, "env_spec.")
     env = base_environment(spec.flag("use_container_env", True))
-    source = "direct"
+    venv = spec.optional_text("venv")
+    found: Optional[Tuple[Delta, str]] = None
     env_files = [os.path.expanduser(path) for path in spec.texts("env_files")]
     if env_files:
-        delta, source = _sourced(env, env_files, spec.flag("refresh"), check)
-        for name in delta.unset:
-            env.pop(name, None)
-        env.update(delta.set)
-    venv = spec.optional_text("venv")
+        found = _files_sourced(env, env_files, spec.flag("refresh"), check)
+    elif spec.flag("find_cann"):
+        found = _cann_sourced(env, venv, spec, check)
+    delta, source = found or (Delta({}, [], {}, {}), "direct")
+    for name in delta.unset:
+        env.pop(name, None)
+    env.update(delta.set)
     if venv is not None:
         _activate(env, os.path.expanduser(venv))
-    return env, source
+    return Prepared(env, source, delta.notes)
 
 
 def _activate(env: Dict[str, str], venv: str) -> None:
@@ -118,76 +120,59 @@ def _activate(env: Dict[str, str], venv: str) -> None:
     env.pop("PYTHONHOME", None)
 
 
-def _sourced(base: Dict[str, str], env_files: List[str], refresh: bool, check: Callable[[], None]) -> Tuple[Delta, str]:
+def _files_sourced(
+    base: Dict[str, str], env_files: List[str], refresh: bool, check: Callable[[], None]
+) -> Tuple[Delta, str]:
     for path in env_files:
         if not os.path.isfile(path):
             hint = "Correct env_files of the endpoint, or create the file."
             raise Refusal("env_file_missing", f"{path}: the environment file does not exist", hint=hint)
-    key = _key(base, env_files)
-    if not refresh:
-        delta = _from_memory(key) or _from_disk(key)
-        if delta is not None:
-            return delta, "cached"
-    before = dict(base)
-    after, sourced = source_files(before, env_files, check)
-    delta = _difference(before, after, sourced)
-    _remember(key, delta)
-    with contextlib.suppress(OSError):  # a full disk must not keep a command from running
-        replace_file(_cache_path(key), json.dumps(delta._asdict()).encode("ascii"), make_parents=True)
-    return delta, "sourced"
+
+    def make() -> Delta:
+        after, read = source_files(dict(base), [Script(path) for path in env_files], check)
+        return difference(base, after, read, {"scripts": env_files, "from": "env_files"})
+
+    return kept(key_of(base, env_files), refresh, make)
 
 
-def _key(base: Dict[str, str], env_files: List[str]) -> str:
-    stable = sorted((name, value) for name, value in base.items() if name not in _VOLATILE)
-    text = json.dumps([os.getuid(), env_files, stable])
-    return hashlib.sha256(text.encode("ascii")).hexdigest()[:32]
+def _cann_sourced(
+    base: Dict[str, str], venv: Optional[str], spec: Params, check: Callable[[], None]
+) -> Optional[Tuple[Delta, str]]:
+    """Source the scripts of the installed CANN; return None where there is none."""
+    from . import cann_environment as cann  # most endpoints of other kinds never need it
+
+    setup = cann.find_setup(base)
+    if setup is None:
+        return None
+    asked = spec.optional_integer("cxx_abi")
+    if asked not in (None, 0, 1):
+        raise bad_request(f"env_spec.cxx_abi must be 0 or 1, not {asked}")
+
+    def make() -> Delta:
+        inside = dict(base)
+        if venv is not None:
+            _activate(inside, os.path.expanduser(venv))
+        abi = cann.abi_for(setup, inside, asked, check)
+        scripts = [Script(setup.toolkit)]
+        if setup.atb is not None and abi is not None:
+            scripts.append(Script(setup.atb, f"--cxx_abi={abi.value}"))
+        after, read = _sourced_or_explained(base, scripts, check)
+        cann.tidy(after, setup, abi)
+        notes: Dict[str, Any] = {"scripts": [" ".join(filter(None, script)) for script in scripts], "from": "cann"}
+        if abi is not None:
+            notes.update(cxx_abi=abi.value, cxx_abi_from=abi.source)
+            read = [*read, *abi.files]
+        return difference(base, after, read, notes)
+
+    return kept(key_of(base, [*setup, venv, asked]), spec.flag("refresh"), make)
 
 
-def _cache_path(key: str) -> str:
-    return os.path.join(home(), ".vaws", "env-cache", key + ".json")
-
-
-def _difference(before: Dict[str, str], after: Dict[str, str], sourced: List[str]) -> Delta:
-    changed = {name: value for name, value in after.items() if name not in _VOLATILE and before.get(name) != value}
-    gone = [name for name in before if name not in after and name not in _VOLATILE]
-    return Delta(changed, gone, {path: _digest(path) or "" for path in sourced})
-
-
-def _digest(path: str) -> Optional[str]:
-    raw = procfs.read_small(path, 64 << 20)
-    return None if raw is None else hashlib.sha256(raw).hexdigest()
-
-
-def _stamp(path: str) -> Tuple[int, int, int]:
+def _sourced_or_explained(
+    base: Dict[str, str], scripts: List[Script], check: Callable[[], None]
+) -> Tuple[Dict[str, str], List[str]]:
     try:
-        stat = os.stat(path)
-    except OSError:
-        return (0, 0, 0)
-    return (stat.st_ino, stat.st_size, stat.st_mtime_ns)
-
-
-def _remember(key: str, delta: Delta) -> None:
-    with _lock:
-        _entries[key] = _Entry(delta, {path: _stamp(path) for path in delta.files})
-
-
-def _from_memory(key: str) -> Optional[Delta]:
-    entry = _entries.get(key)
-    if entry is None or any(_stamp(path) != stamp for path, stamp in entry.stamps.items()):
-        return None
-    return entry.delta
-
-
-def _from_disk(key: str) -> Optional[Delta]:
-    raw = procfs.read_small(_cache_path(key), 16 << 20)
-    if raw is None:
-        return None
-    try:
-        fields = cast("Dict[str, Any]", json.loads(raw.decode("utf-8")))
-        delta = Delta(dict(fields["set"]), list(fields["unset"]), dict(fields["files"]))
-    except (ValueError, KeyError, TypeError):
-        return None  # torn or from another version: sourced and written anew
-    if any(_digest(path) != digest for path, digest in delta.files.items()):
-        return None
-    _remember(key, delta)
-    return delta
+        return source_files(dict(base), scripts, check)
+    except Refusal as refusal:
+        if refusal.code == "env_failed":
+            refusal.hint = "Name the scripts to source in env_files of the endpoint, or set cann = false for it."
+        raise

@@ -9,18 +9,17 @@ import json
 import os
 import shutil
 from typing import Any, Dict, Iterable, List, Optional, Tuple
+from urllib.parse import unquote, urlsplit
 
 from ..facts.versions import parse_distribution, parse_git_status, parse_metadata_version
 from ..refusal import Refusal
-from ..request import Answer, Call, Request
+from ..request import Answer, Request
 from . import environment
+from .ask import ask
 from .cann import Value, cann, text_of
-from .run import run
 
 PACKAGES = ("torch", "torch-npu", "triton-ascend", "vllm", "vllm-ascend", "transformers")
 
-_ASK_S = 30.0
-_MAX_OUTPUT = 1 << 20
 _PYTHON = (
     "import json, platform, sys, sysconfig; paths = sysconfig.get_paths(); "
     "print(json.dumps([platform.python_version(), [paths['purelib'], paths['platlib']] + sys.path]))"
@@ -30,17 +29,34 @@ _PYTHON = (
 def context(request: Request) -> Answer:
     """Answer with the versions of driver, CANN, NNAL, Python and its packages, and the state of the source trees."""
     params = request.params
-    env, _source = environment.prepare(params.mapping("env_spec"), request.check)
-    python, folders = _python(request, env)
-    repos = {name: params.optional_text(name + "_repo") for name in ("vllm", "vllm_ascend")}
+    made = environment.prepare_noted(params.mapping("env_spec"), request.check)
+    python, folders = _python(request, made.env)
+    named = {name: params.optional_text(name + "_repo") for name in ("vllm", "vllm_ascend")}
+    repos = {name: None if path is None else _tree(request, os.path.expanduser(path)) for name, path in named.items()}
+    installed: Dict[str, Value] = dict.fromkeys(PACKAGES, python)
+    if folders is not None:
+        installed = packages(folders)
     return {
-        "cann": cann(env),
+        "environment": {"source": made.source, **made.notes},
+        "cann": cann(made.env),
         "python": python,
-        "packages": packages(folders) if folders is not None else dict.fromkeys(PACKAGES, python),
-        "repos": {
-            name: None if path is None else _tree(request, os.path.expanduser(path)) for name, path in repos.items()
-        },
+        "packages": installed,
+        "repos": repos,
+        "editable": _editable_trees(request, installed, repos),
     }, b""
+
+
+def _editable_trees(
+    request: Request, installed: Dict[str, Value], repos: Dict[str, Value]
+) -> Dict[str, Optional[Dict[str, Any]]]:
+    """Return the state of the trees that packages are installed from in place; it is their code that runs."""
+    known = {tree["path"]: tree for tree in repos.values() if tree is not None and "path" in tree}
+    found: Dict[str, Optional[Dict[str, Any]]] = {}
+    for name, package in installed.items():
+        path = None if package is None else package.get("editable")
+        if path is not None:
+            found[name] = known.get(path) or _tree(request, path)
+    return found
 
 
 def _python(request: Request, env: Dict[str, str]) -> Tuple[Value, Optional[List[str]]]:
@@ -50,37 +66,12 @@ def _python(request: Request, env: Dict[str, str]) -> Tuple[Value, Optional[List
     if program is None:
         return None, []
     try:
-        out = _ask(request, [program, "-I", "-c", _PYTHON], env)
+        out = ask(request, [program, "-I", "-c", _PYTHON], env)
         version, folders = json.loads(out)
     except (Refusal, ValueError) as error:
         request.check()
         return {"error": f"{program}: {error}"}, None
     return {"version": version, "executable": program}, list(dict.fromkeys(folders))
-
-
-def _ask(request: Request, argv: List[str], env: Dict[str, str]) -> str:
-    """Run a short program and return its output.
-
-    Raises: Refusal when it fails, with what it said.
-    """
-    values = {"argv": argv, "env": {**env, "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}, "timeout_s": _ASK_S}
-    inner = Request(Call(request.id, "run", {**values, "max_output_bytes": _MAX_OUTPUT}, b"", None), _ignore)
-    inner.deadline, inner.waker = request.deadline, request.waker
-    request.on_cancel = inner.cancel
-    try:
-        request.check()
-        result, body = run(inner)
-    finally:
-        request.on_cancel = None
-    split = result["stdout"]["kept_head"] + result["stdout"]["kept_tail"]
-    if result["exit_code"] != 0:
-        said = body[split:].decode("utf-8", "replace").strip().splitlines()[-1:]
-        raise Refusal("failed", said[0] if said else "it did not end in time, or a signal ended it")
-    return body[:split].decode("utf-8", "replace")
-
-
-def _ignore(_head: Dict[str, Any], _body: bytes) -> None:
-    """Take the events of the inner request, which has no caller of its own."""
 
 
 def packages(folders: Iterable[str]) -> Dict[str, Value]:
@@ -128,7 +119,7 @@ def _editable(path: str) -> Optional[str]:
     try:
         origin = json.loads(text_of(os.path.join(path, "direct_url.json")))
         if origin["dir_info"].get("editable"):
-            return str(origin["url"]).replace("file://", "", 1)
+            return unquote(urlsplit(str(origin["url"])).path)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         pass
     return None
@@ -145,7 +136,7 @@ def _tree(request: Request, path: str) -> Value:
     # A tree may name a program as its file watcher: it is not started.
     argv = [git, "-C", path, "-c", f"safe.directory={path}", "-c", "core.fsmonitor=false", "status"]
     try:
-        facts = parse_git_status(_ask(request, [*argv, "--porcelain=v2", "--branch", "--untracked-files=normal"], env))
+        facts = parse_git_status(ask(request, [*argv, "--porcelain=v2", "--branch", "--untracked-files=normal"], env))
     except Refusal as error:
         request.check()
         return {"error": f"{path}: {error.message}"}

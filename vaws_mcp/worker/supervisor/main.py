@@ -6,30 +6,32 @@ without exec, so that no child inherits the lock.
 
 from __future__ import annotations
 
-import contextlib
-import json
 import os
-import select
 import signal
-import sys
 import time
-from types import FrameType
-from typing import Any, Dict, List, Optional
+from typing import Callable, Dict, List, Optional, Tuple
 
 from ..engine import environment
-from ..engine.atomic import replace_file
-from ..engine.child import Child, Spawn
+from ..engine.child import Child
 from ..engine.drain import Descendants, Drained, Pace, drain
 from ..engine.linux import become_subreaper
-from ..facts import procfs
 from ..facts.procfs import Identity
 from ..refusal import Refusal
+from . import launch
 from . import status as records
-from .spec import MARKER, Spec, StopTimes, digest_of_environment, load, parse
+from .admission import Admission, blocked_by
+from .grant import Grant
+from .idle import Idle
+from .journal import Journal
+from .probing import Probing
+from .release import devices_free
+from .reservation import Reservation
+from .signals import Signals
+from .spec import Spec, StopTimes, load, parse
 from .stop import finish, read_stop, signal_root
 
 _LOCK_BOUND_S = 2.0
-_IDLE_WAIT_S = 60.0
+_LOOK_EVERY_S = 5.0
 
 
 def supervise(folder: str) -> int:
@@ -41,7 +43,7 @@ def supervise(folder: str) -> int:
         return 3  # another supervisor has it or had it: a command is never started twice
     become_subreaper()
     spec = parse(load(folder))
-    return Supervisor(folder, spec).work()
+    return Supervisor(folder, spec, lock).work()
 
 
 def _lock(folder: str) -> Optional[int]:
@@ -55,145 +57,132 @@ def _lock(folder: str) -> Optional[int]:
         pause = min(pause * 2, 0.1)
 
 
-class Signals:
-    """Turns SIGTERM and SIGCHLD into wake-ups of ``wait``. Handlers, unlike SIG_IGN, are not passed on by exec."""
-
-    def __init__(self) -> None:
-        self.stop_asked = False
-        self._read_fd, write_fd = os.pipe()
-        for fd in (self._read_fd, write_fd):
-            os.set_blocking(fd, False)
-        signal.set_wakeup_fd(write_fd, warn_on_full_buffer=False)
-        for signum in (signal.SIGTERM, signal.SIGCHLD, signal.SIGHUP, signal.SIGINT):
-            signal.signal(signum, self._note)
-        self._poller = select.poll()
-        self._poller.register(self._read_fd, select.POLLIN)
-
-    def _note(self, signum: int, _frame: Optional[FrameType]) -> None:
-        if signum == signal.SIGTERM:
-            self.stop_asked = True
-
-    def wait(self, seconds: float) -> None:
-        """Sleep until a signal comes, at most ``seconds``."""
-        if self._poller.poll(int(seconds * 1000) + 1):
-            with contextlib.suppress(BlockingIOError):
-                os.read(self._read_fd, 4096)
-
-
 class Supervisor:
     """One execution on its way: queued, starting, running, stopping, exited."""
 
-    def __init__(self, folder: str, spec: Spec) -> None:
+    def __init__(self, folder: str, spec: Spec, lock_fd: int) -> None:
         self._folder = folder
         self._spec = spec
         self._signals = Signals()
         self._code: Optional[int] = None
-        submitted = round(os.stat(os.path.join(folder, "spec.json")).st_mtime, 3)
-        self._status = records.new_status(spec.execution_id, submitted)
-        own = procfs.identity_of(os.getpid())
-        self._status["supervisor"] = None if own is None else own._asdict()
-        records.write_status(folder, self._status)  # without a record nothing is started
-
-    def _write(self, **changes: Any) -> None:
-        """Record a change. A full disk is no reason to leave the command alone: the next write says it too."""
-        self._status.update(changes)
-        try:
-            records.write_status(self._folder, self._status)
-        except OSError as error:
-            sys.stderr.write(f"cannot write status.json: {error}\n")
+        self._journal = Journal(folder, spec, lock_fd)
+        self._admission = Admission(spec, self._journal, self._signals, self._probing)
+        self._link: List[int] = []
 
     def work(self) -> int:
         """Go through all states; returns the exit status."""
-        # Between queued and here is the place of admission; without devices there is nothing to wait for.
         try:
-            child = self._launch()
+            grant = self._admission.granted()
         except (Refusal, OSError) as error:
-            return self._never_started("cancelled" if self._signals.stop_asked else "failed", str(error))
+            return self._never_started(error)
+        self._link = [] if grant.link is None else [grant.link.fd]
+        try:
+            return self._hold(grant) if self._spec.needs.hold is not None else self._command(grant)
+        except (Refusal, OSError) as error:
+            grant.release()
+            return self._never_started(error)
+
+    def _probing(self) -> Probing:
+        """Return the probe for the time before the launch, which an order to stop ends."""
+        return self._probing_until(self._signals.check)
+
+    def _probing_until(self, check: Callable[[], None]) -> Probing:
+        env, _source = environment.prepare(self._spec.env_spec, check)
+        return Probing(env, check)
+
+    def _command(self, grant: Grant) -> int:
+        child = self._launch(grant)
         root = child.identity
         if root is None:
-            return self._never_started("failed", "this system has no /proc")
-        reason = self._run(root)
+            raise Refusal("unsupported", "this system has no /proc")
+        reason = self._run(root, grant)
         if reason is not None:
             self._stop(root, reason)
         elif Descendants().members():
-            self._write(state="stopping")
-        self._end(child, reason)
+            self._journal.write(state="stopping")
+        self._end(child, reason, grant)
         return 0
 
-    def _launch(self) -> Child:
-        spec = self._spec
-        self._write(state="starting")
-        env, source = environment.prepare(spec.env_spec, self._check_stop)
-        for name, value in spec.env.items():
-            if value is None:
-                env.pop(name, None)
-            else:
-                env[name] = value
-        env[MARKER] = spec.execution_id
-        env["SPT_NOENV"] = "1"  # keeps a process that changes its title from overwriting the marker
-        if spec.devices is not None:
-            env["ASCEND_RT_VISIBLE_DEVICES"] = ",".join(spec.devices)
-        cwd = environment.home() if spec.cwd is None else os.path.expanduser(spec.cwd)
-        self._check_stop()
-        self._write_receipt(cwd, source)
-        child = self._start(cwd, env)
+    def _launch(self, grant: Grant) -> Child:
+        self._journal.write(state="starting")
+        ready = launch.prepared(self._spec, grant, self._signals.check)
+        self._signals.check()
+        launch.write_receipt(self._folder, self._spec, ready, self._journal.status)
+        child = launch.start(self._folder, self._spec.argv, ready)
         root = child.identity
         entry = None if root is None else {"pid": root.pid, "start_ticks": root.start_ticks, "sid": root.pid}
-        self._write(state="running", started_at=records.now(), root=entry)
+        self._journal.write(state="running", started_at=records.now(), root=entry)
         return child
 
-    def _check_stop(self) -> None:
-        if self._signals.stop_asked:
-            raise Refusal("cancelled", "stopped before it was started")
-
-    def _start(self, cwd: str, env: Dict[str, str]) -> Child:
-        if not os.path.isdir(cwd):
-            raise Refusal("not_found", f"{cwd}: the working directory does not exist")
-        stdio: List[int] = [os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)]
-        try:
-            for name in ("stdout.log", "stderr.log"):
-                flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
-                stdio.append(os.open(os.path.join(self._folder, name), flags, 0o600))
-            return Child(Spawn(self._spec.argv, cwd, env, stdio))
-        finally:
-            for fd in stdio:
-                os.close(fd)
-
-    def _write_receipt(self, cwd: str, env_source: str) -> None:
-        receipt = {
-            "schema": self._status["schema"],
-            "execution_id": self._spec.execution_id,
-            "argv": self._spec.argv,
-            "cwd": cwd,
-            "user_env": digest_of_environment(self._spec.env),
-            "env_source": env_source,
-            "devices": self._spec.devices,
-            "ports": self._spec.ports,
-            "python": sys.version.split()[0],
-            "boot_id": self._status["boot_id"],
-            "started_at": records.now(),
-        }
-        path = os.path.join(self._folder, "receipt.json")
-        replace_file(path, json.dumps(receipt).encode("ascii"))
-
-    def _never_started(self, reason: str, message: str) -> int:
-        if reason == "cancelled":
-            order = read_stop(self._folder, self._spec.stop)
-            self._status.update(stop_requested_at=order["requested_at"], stop_reason=order["reason"])
-        ending = {"reason": reason, "code": None, "signal": None}
-        self._write(state="exited", ended_at=records.now(), exit=ending, note=message, resources_released=True)
+    def _hold(self, grant: Grant) -> int:
+        wish = self._spec.needs.hold
+        if wish is None:
+            return 0
+        reservation = Reservation(
+            self._folder, grant, self._signals, Idle(self._folder, wish.idle_s), lambda: self._look(grant)
+        )
+        self._journal.write(state="running", started_at=records.now())
+        why = reservation.keep(wish)
+        order = read_stop(self._folder, self._spec.stop)
+        if why == "cancelled":
+            self._journal.status.update(stop_requested_at=order["requested_at"], stop_reason=order["reason"])
+        self._journal.write(state="stopping")
+        left = reservation.close(None if why == "over" else sum(order["times"]))
+        grant.release()
+        notes = {"over": f"held for {wish.for_s} s as asked", "idle": f"unused for {wish.idle_s} s"}
+        names = ", ".join(str(user["execution_id"]) for user in left)
+        note = f"still used by {names}" if left else notes.get(why)
+        reasons = {"over": "succeeded", "idle": "timeout"}
+        ending = {"reason": reasons.get(why, "cancelled"), "code": None, "signal": None}
+        self._journal.write(
+            state="exited", ended_at=records.now(), exit=ending, note=note, survivors=left, resources_released=not left
+        )
         return 0
 
-    def _run(self, root: Identity) -> Optional[str]:
-        """Wait for the root's end (None), the order to stop (``cancelled``) or the time limit (``timeout``)."""
+    def _look(self, grant: Grant) -> None:
+        """Look after what could be taken from under us: the record and the lock files."""
+        self._journal.watch()
+        grant.keep(self._admission.record)
+
+    def _never_started(self, error: Exception) -> int:
+        drained = drain(Descendants(), Pace(0.0))  # a probe that was under way
+        reason = "cancelled" if self._signals.stop_asked else "failed"
+        if reason == "cancelled":
+            order = read_stop(self._folder, self._spec.stop)
+            self._journal.status.update(stop_requested_at=order["requested_at"], stop_reason=order["reason"])
+        elif isinstance(error, Refusal):
+            self._journal.status["blocked"] = blocked_by(error)
+        ending = {"reason": reason, "code": None, "signal": None}
+        released = not drained.survivors
+        self._journal.write(
+            state="exited",
+            ended_at=records.now(),
+            exit=ending,
+            note=str(error),
+            queue=None,
+            resources_released=released,
+        )
+        return 0
+
+    def _run(self, root: Identity, grant: Grant) -> Optional[str]:
+        """Wait for the end and return why it is to come: None is the root's own end.
+
+        ``cancelled`` is an order, ``timeout`` the time limit, ``idle`` that nobody has used it for too long.
+        """
         limit = None if self._spec.timeout_s is None else time.monotonic() + self._spec.timeout_s
+        idle = Idle(self._folder, self._spec.idle_s)
         while not self._root_ended(root):
             if self._signals.stop_asked:
                 return "cancelled"
-            left = _IDLE_WAIT_S if limit is None else limit - time.monotonic()
+            left = float("inf") if limit is None else limit - time.monotonic()
             if left <= 0:
                 return "timeout"
-            self._signals.wait(min(left, _IDLE_WAIT_S))
+            if idle.left() <= 0:
+                return "idle"
+            if self._signals.wait(min(left, idle.left(), _LOOK_EVERY_S), self._link):
+                self._link = []  # the reservation has ended; its leases are ours alone now
+                grant.inherit(self._admission.record)
+            self._look(grant)
         return None
 
     def _root_ended(self, root: Identity) -> bool:
@@ -218,8 +207,9 @@ class Supervisor:
 
     def _stop(self, root: Identity, reason: str) -> None:
         order = read_stop(self._folder, self._spec.stop)
-        why = order["reason"] if reason == "cancelled" else "the time limit was reached"
-        self._write(state="stopping", stop_requested_at=order["requested_at"], stop_reason=why)
+        reasons = {"timeout": "the time limit was reached", "idle": f"nobody used it for {self._spec.idle_s} s"}
+        why = reasons.get(reason, order["reason"])
+        self._journal.write(state="stopping", stop_requested_at=order["requested_at"], stop_reason=why)
         times: StopTimes = order["times"]
         steps = ((signal.SIGINT, times.int_s), (signal.SIGTERM, times.term_s), (signal.SIGKILL, times.kill_s))
         for signum, bound_s in steps:
@@ -230,17 +220,36 @@ class Supervisor:
             if self._code is not None:
                 return
 
-    def _end(self, child: Child, reason: Optional[str]) -> None:
+    def _end(self, child: Child, reason: Optional[str], grant: Grant) -> None:
         family = Descendants()
         drained = self._drain(family, child)
         self._bury()
         code = self._code
         signum = None if code is None or code >= 0 else -code
         why = reason or ("succeeded" if code == 0 else "failed")
+        why = "timeout" if why == "idle" else why
         ending = {"reason": why, "code": code if signum is None else None, "signal": signum}
-        self._status.update(state="exited", ended_at=records.now(), exit=ending)
-        finish(self._status, drained, self._spec.ports, family)
-        self._write()
+        status = self._journal.status
+        if grant.devices:
+            self._journal.write(state="stopping")
+        finish(status, drained, family, lambda: self._devices_free(grant))
+        grant.release()  # before anybody is told that it is released
+        status.update(state="exited", ended_at=records.now(), exit=ending)
+        self._journal.write()
+
+    def _devices_free(self, grant: Grant) -> Tuple[bool, Optional[str]]:
+        wish = self._spec.needs.devices
+        if wish is None or not grant.devices:
+            return True, None
+        try:
+            probing = self._probing_until(lambda: None)
+        except Refusal as refusal:
+            return False, f"whether the devices are free again is not known: {refusal.message}"
+        logics = [device.logic for device in grant.devices]
+        return devices_free(logics, wish, probing.now, self._sleep)
+
+    def _sleep(self, seconds: float) -> None:
+        self._signals.wait(seconds)
 
     def _drain(self, family: Descendants, child: Child) -> Drained:
         times: StopTimes = read_stop(self._folder, self._spec.stop)["times"]

@@ -10,6 +10,7 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Optional, cast
 
 from ..params import Params
 from ..refusal import Refusal, bad_request
+from .wishes import Needs, parse_needs
 
 SCHEMA = 1
 MARKER = "VAWS_EXECUTION_ID"
@@ -26,16 +27,20 @@ class StopTimes(NamedTuple):
 
 
 class Spec(NamedTuple):
-    """A checked execution spec. Shapes: ``devices`` is None for ``none``, else the logic ids that were asked for."""
+    """A checked execution spec. ``argv`` is empty for a hold; ``facts`` go into the launch receipt as they are.
+
+    ``idle_s`` ends a command that nobody has touched for so long.
+    """
 
     execution_id: str
     argv: List[str]
     cwd: Optional[str]
     env: Dict[str, Optional[str]]
     env_spec: Dict[str, Any]
-    ports: List[int]
-    devices: Optional[List[str]]
+    needs: Needs
+    facts: Dict[str, Any]
     timeout_s: Optional[float]
+    idle_s: Optional[float]
     stop: StopTimes
     raw: Dict[str, Any]
 
@@ -45,35 +50,34 @@ def parse(raw: Dict[str, Any]) -> Spec:
     params = Params(raw, "spec.")
     if params.integer("schema", SCHEMA) != SCHEMA:
         raise bad_request(f"spec.schema {raw.get('schema')!r} is not known; this worker knows {SCHEMA}")
+    needs = parse_needs(raw)
     argv = params.texts("argv")
-    if not argv or not argv[0]:
+    if needs.hold is not None and argv:
+        raise bad_request("spec.argv must be empty with spec.hold: a hold runs nothing")
+    if needs.hold is None and (not argv or not argv[0]):
         raise bad_request("spec.argv must name a command")
-    env = params.environment("env")
-    for name in env:
-        if name in _RESERVED or (name.startswith("VAWS_") and not name.startswith("VAWS_SIM_")):
-            raise bad_request(f"spec.env.{name}: the name is reserved")
     return Spec(
         execution_id=checked_id(params.text("execution_id")),
         argv=argv,
         cwd=params.optional_text("cwd"),
-        env=env,
+        env=_environment(params),
         env_spec=params.mapping("env_spec"),
-        ports=params.integers("ports"),
-        devices=_devices(raw.get("devices")),
+        needs=needs,
+        facts=params.mapping("launch_receipt"),
         timeout_s=params.optional_seconds("timeout_s"),
+        idle_s=params.optional_seconds("idle_s"),
         stop=stop_times(params.mapping("stop"), StopTimes(), "spec.stop."),
         raw=raw,
     )
 
 
-def _devices(value: Any) -> Optional[List[str]]:
-    if value is None or value == "none":
-        return None
-    if isinstance(value, list):
-        items = cast("List[Any]", value)
-        if items and all(isinstance(item, (str, int)) and not isinstance(item, bool) for item in items):
-            return [str(item) for item in items]
-    raise bad_request(f'spec.devices must be "none" or a list of device ids, not {value!r}')
+def _environment(params: Params) -> Dict[str, Optional[str]]:
+    env = params.environment("env")
+    for name in env:
+        if name in _RESERVED or (name.startswith("VAWS_") and not name.startswith("VAWS_SIM_")):
+            message = f"spec.env.{name}: names that begin with VAWS_ are set by the supervisor alone"
+            raise Refusal("reserved_env", message, "caller", hint="Leave the variable out, or give it another name.")
+    return env
 
 
 def stop_times(values: Mapping[str, Any], default: StopTimes, where: str = "") -> StopTimes:

@@ -43,6 +43,16 @@ def new_status(execution_id: str, submitted_at: float) -> Status:
         "stop_requested_at": None,
         "stop_reason": None,
         "note": None,
+        "queue": None,
+        "blocked": None,
+        "devices": None,
+        "ports": [],
+        "reservation": None,
+        "lease_scope": None,
+        "lease_scope_why": None,
+        "probe": None,
+        "assumed_free": False,
+        "health_skipped": False,
     }
 
 
@@ -140,7 +150,9 @@ def observe(folder: str, execution_id: str) -> Status:
         final["supervised"] = False
         return final
     if not family_of(status).members():
+        nothing_begun = status["state"] == "queued"  # its leases ended with it, and no command was started
         status.update(state="lost", note="the supervisor is gone and no process of the execution is left")
+        status["resources_released"] = nothing_begun
     else:
         status["note"] = "the supervisor is gone and processes of the execution live on; stop ends them"
     return status

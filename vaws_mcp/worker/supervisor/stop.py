@@ -7,14 +7,19 @@ import json
 import os
 import signal
 import time
-from typing import Any, Callable, Dict, List, Optional, Set, cast
+from typing import Any, Callable, Dict, List, Optional, Set, Tuple, cast
 
+from ..engine import environment
 from ..engine.atomic import replace_file
 from ..engine.drain import Drained, Family, Pace, describe, drain
 from ..engine.linux import send_signal
 from ..facts import procfs, sockets
 from ..facts.procfs import Identity
+from ..refusal import Refusal
 from . import status as records
+from .choose import DeviceWish
+from .probing import Probing
+from .release import devices_free
 from .spec import StopTimes, load, parse, stop_times
 
 PORT_BOUND_S = 2.0
@@ -78,14 +83,22 @@ def _foreign(inodes: Set[int], strangers_only: Callable[[Set[int]], bool]) -> bo
     return bool(pids) and len(owners) == len(inodes) and strangers_only(pids)
 
 
-def finish(status: records.Status, drained: Drained, ports: List[int], family: Family) -> None:
-    """Note in the record what the drain left, and whether everything the execution held is free again."""
+def finish(
+    status: records.Status, drained: Drained, family: Family, devices: Callable[[], Tuple[bool, Optional[str]]]
+) -> None:
+    """Note in the record what the drain left, and whether everything the execution held is free again.
+
+    ``devices`` says whether its devices are, and why not; it is asked only when nothing else is left.
+    """
     members = {process.pid for process in family.members()}
-    left = open_ports(ports, lambda pids: not pids & members)
+    left = open_ports(status.get("ports") or [], lambda pids: not pids & members)
     status["survivors"] = [describe(process) for process in drained.survivors]
     status["resources_released"] = not drained.survivors and not left
     if left:
         status["note"] = "ports still open: {}".format(", ".join(str(port) for port in left))
+    elif status["resources_released"]:
+        status["resources_released"], why = devices()
+        status["note"] = why or status["note"]
 
 
 def drain_orphans(folder: str, status: records.Status, reason: str, times: StopTimes) -> Optional[records.Status]:
@@ -106,7 +119,7 @@ def drain_orphans(folder: str, status: records.Status, reason: str, times: StopT
         current["stop_requested_at"] = current.get("stop_requested_at") or records.now()
         current["exit"] = {"reason": "cancelled", "code": None, "signal": None}
         current["note"] = "ended without its supervisor; its exit code is not known"
-        finish(current, drained, _ports(folder), family)
+        finish(current, drained, family, lambda: _devices_free(folder, current))
         try:
             records.write_status(folder, current)
         except OSError as error:
@@ -116,5 +129,15 @@ def drain_orphans(folder: str, status: records.Status, reason: str, times: StopT
         os.close(lock)
 
 
-def _ports(folder: str) -> List[int]:
-    return parse(load(folder)).ports
+def _devices_free(folder: str, status: records.Status) -> Tuple[bool, Optional[str]]:
+    """Probe the devices of an execution whose supervisor is gone."""
+    devices = [device["logic"] for device in status.get("devices") or []]
+    if not devices:
+        return True, None
+    spec = parse(load(folder))
+    try:
+        env, _source = environment.prepare(spec.env_spec, lambda: None)
+    except Refusal as refusal:
+        return False, f"whether the devices are free again is not known: {refusal.message}"
+    wish = (spec.needs.devices or DeviceWish())._replace(assume_free=bool(status["assumed_free"]))
+    return devices_free(devices, wish, Probing(env, lambda: None).now, time.sleep)

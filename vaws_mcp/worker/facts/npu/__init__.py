@@ -1,0 +1,1 @@
+"""What ``npu-smi`` prints, read without running it."""

@@ -1,6 +1,6 @@
 """task_finish."""
 
-from vaws_mcp.coordinator.executions import stop_all
+from vaws_mcp.coordinator.finish import stop_all
 from vaws_mcp.coordinator.models import TaskFinishRequest, TaskFinishResult
 from vaws_mcp.core.context import Context
 from vaws_mcp.core.failures import Blocked, CleanupFailed, Failure, NeedsInput

@@ -5,13 +5,19 @@ from typing import Literal
 from pydantic import Field
 
 from vaws_mcp.endpoint.models import EndpointConfig
+from vaws_mcp.source.stash import SavedWork
 from vaws_mcp.store.records import Record
 
 FILE = "tree.json"
 
 
 class TreeRecord(Record):
-    """``tree.json`` of a run: where the tree stood, and the commits that the run checks out in it."""
+    """``tree.json`` of a run: where the tree stood, and the commits that the run checks out in it.
+
+    ``who`` is the run's name in the tree's lock, and ``reservation`` the execution that holds it. ``stash_ref`` is set
+    when uncommitted work is to be put aside, ``stash`` once it is saved. ``patch_file`` lies beside the record while a
+    patch may be applied.
+    """
 
     schema_: Literal["vaws.tree.v1"] = Field(default="vaws.tree.v1", alias="schema")  # pyright: ignore[reportIncompatibleVariableOverride]
     endpoint: EndpointConfig
@@ -21,3 +27,9 @@ class TreeRecord(Record):
     tree: str
     ours: list[str]
     put_back: bool = False
+    # Since records of runs that may have been killed outlive an update, what is new has a default.
+    who: str = "run"
+    stash_ref: str | None = None
+    stash: list[SavedWork] = Field(default_factory=list[SavedWork])
+    patch_file: str | None = None
+    reservation: str | None = None

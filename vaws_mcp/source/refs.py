@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from vaws_mcp.core.failures import Failure, Refused
 from vaws_mcp.endpoint.connect import Endpoint
+from vaws_mcp.source.fetching import Laptop, fetch_for, remote_of
 from vaws_mcp.source.git import FETCH_TIMEOUT_S, git, git_text
 
-REMOTES = ("upstream", "origin")
 _PULL = re.compile(r"(?:pr:|#)(\d{1,9})")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/@{}^~+-]*")
 _SHA = re.compile(r"[0-9a-f]{40}")
@@ -15,13 +15,19 @@ _SHA = re.compile(r"[0-9a-f]{40}")
 
 @dataclass(frozen=True)
 class Commit:
-    """A resolved ref. ``remote`` is set when it was fetched; ``base`` is the merge base that ``base-of:`` asked for."""
+    """A resolved ref. ``remote`` and ``fetched_by`` (endpoint or laptop) are set when it was fetched.
+
+    ``base_of`` is the commit whose merge base ``base-of:`` asked for. ``merge_base`` is the commit's own one with the
+    default branch of the remote, None when there is none.
+    """
 
     ref: str
     sha: str
     subject: str
     remote: str | None = None
     base_of: str | None = None
+    merge_base: str | None = None
+    fetched_by: str | None = None
 
 
 def check_ref(ref: str) -> None:
@@ -39,39 +45,69 @@ def check_ref(ref: str) -> None:
         )
 
 
-async def resolve_ref(endpoint: Endpoint, repo: str, ref: str) -> Commit:
+@dataclass(frozen=True)
+class _Found:
+    sha: str
+    remote: str | None = None
+    by: str | None = None
+
+
+async def resolve_ref(endpoint: Endpoint, repo: str, ref: str, laptop: Laptop | None = None) -> Commit:
     """Return the commit of a ref in a tree of the endpoint, fetched from ``upstream`` or ``origin`` when needed.
+
+    What the endpoint cannot fetch is fetched by the local tree of ``laptop``, when one is given, and sent there.
 
     Raises: Failure ``ref_unknown`` (layer caller) that names the ref, the tree and what was tried.
     """
     inner = ref.removeprefix("base-of:")
-    sha, remote = await _find(endpoint, repo, inner)
-    base_of = None
+    found = await _find(endpoint, repo, inner, laptop)
+    sha, base_of = found.sha, None
+    merge_base = await _merge_base(endpoint, repo, sha)
     if ref != inner:
-        base_of, sha = sha, await _merge_base(endpoint, repo, sha)
+        if merge_base is None:
+            raise _unknown(endpoint, repo, ref, "there is no default branch with a common ancestor")
+        base_of, sha = sha, merge_base
     subject = await git_text(endpoint, repo, "log", "-1", "--format=%s", sha)
-    return Commit(ref, sha, subject, remote, base_of)
+    return Commit(ref, sha, subject, found.remote, base_of, merge_base, found.by)
 
 
-async def _find(endpoint: Endpoint, repo: str, ref: str) -> tuple[str, str | None]:
-    """Return (sha, remote it was fetched from or None)."""
+async def _find(endpoint: Endpoint, repo: str, ref: str, laptop: Laptop | None) -> _Found:
     pull = _PULL.fullmatch(ref)
-    remote = await _remote(endpoint, repo)
+    remote = remote_of((await git_text(endpoint, repo, "remote")).split())
     if pull:
-        source, target = f"refs/pull/{pull[1]}/head", f"refs/vaws/pull/{pull[1]}"
-        return await _fetched(endpoint, repo, remote, f"+{source}:{target}", target, ref), remote
-    names = [ref, *([f"refs/remotes/{remote}/{ref}"] if remote else [])]
-    for name in names:
+        name, target = f"refs/pull/{pull[1]}/head", f"refs/vaws/pull/{pull[1]}"
+    else:
+        found = await _known(endpoint, repo, ref, remote)
+        if found is not None:
+            return found
+        name, target = ref, f"refs/vaws/fetched/{ref.replace('@', '_').replace('{', '_').replace('}', '_')}"
+    try:
+        sha = await _fetched(endpoint, repo, remote, f"+{name}:{target}", target, ref)
+        return _Found(sha, remote, "endpoint")
+    except Failure as failure:
+        if failure.code != "ref_unknown" or laptop is None:
+            raise
+        return await _by_laptop(laptop, endpoint, repo, name, target, failure)
+
+
+async def _known(endpoint: Endpoint, repo: str, ref: str, remote: str | None) -> _Found | None:
+    """Return what the tree itself has under a name."""
+    for name in [ref, *([f"refs/remotes/{remote}/{ref}"] if remote else [])]:
         answer = await git(endpoint, repo, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
         if answer.code == 0 and _SHA.fullmatch(answer.text):
-            return answer.text, None
-    target = f"refs/vaws/fetched/{ref.replace('@', '_').replace('{', '_').replace('}', '_')}"
-    return await _fetched(endpoint, repo, remote, f"+{ref}:{target}", target, ref), remote
+            return _Found(answer.text)
+    return None
 
 
-async def _remote(endpoint: Endpoint, repo: str) -> str | None:
-    known = (await git_text(endpoint, repo, "remote")).split()
-    return next((name for name in REMOTES if name in known), None)
+async def _by_laptop(laptop: Laptop, endpoint: Endpoint, repo: str, name: str, target: str, failure: Failure) -> _Found:
+    try:
+        fetched = await fetch_for(laptop, endpoint, repo, name, target)
+    except Failure as local:
+        if local.layer != "local":
+            raise
+        failure.message += f"; fetching it on this machine in {laptop.source} failed too: {local.message}"
+        raise failure from None
+    return _Found(fetched.sha, fetched.remote, "laptop")
 
 
 async def _fetched(endpoint: Endpoint, repo: str, remote: str | None, spec: str, target: str, ref: str) -> str:
@@ -95,12 +131,12 @@ def _unknown(endpoint: Endpoint, repo: str, ref: str, why: str) -> Failure:
     )
 
 
-async def _merge_base(endpoint: Endpoint, repo: str, sha: str) -> str:
-    """Return the merge base of a commit with the default branch of the remote."""
-    remote = await _remote(endpoint, repo)
+async def _merge_base(endpoint: Endpoint, repo: str, sha: str) -> str | None:
+    """Return the merge base of a commit with the default branch of the remote, None when there is none."""
+    remote = remote_of((await git_text(endpoint, repo, "remote")).split())
     names = [f"refs/remotes/{remote}/HEAD", f"refs/remotes/{remote}/main", f"refs/remotes/{remote}/master"]
     for name in [*(names if remote else []), "main", "master"]:
         answer = await git(endpoint, repo, "merge-base", name, sha)
         if answer.code == 0:
             return answer.text
-    raise _unknown(endpoint, repo, f"base-of:{sha[:12]}", "there is no default branch with a common ancestor")
+    return None

@@ -10,6 +10,7 @@ from typing import Any, Dict, List, NamedTuple, Optional
 from ...refusal import Refusal
 from ...supervisor.trees import git_dir_of
 from ..atomic import replace_file
+from . import line_ends
 from .git import Git, failed
 from .snapshot import Objects, Snapshot, bring_up, make_commit, moved_links, take
 from .status import read_status
@@ -73,6 +74,7 @@ def save(git: Git, path: str, ref: str) -> Saved:
     parents = [work.head, *_index_commit(git, index_path, work.head)]
     subject = f"work in progress on {work.branch or work.head[:12]}"
     commit = make_commit(git, work.tree, parents, subject)
+    line_ends.save_bytes(git, work.tree, ref + line_ends.SUFFIX)
     for name, oid in ((ref + INDEX_SUFFIX, blob), (ref, commit)):
         git.out("update-ref", name, oid, "")
     return Saved(path, ref, commit, work.tree, work.head, work.branch, blob, stages_of(git))
@@ -143,6 +145,7 @@ def put(git: Git, saved: Saved) -> None:
         if others:
             raise dirty(git.top, others)
         switch(git, saved.commit)
+    line_ends.restore_bytes(git, saved.ref + line_ends.SUFFIX)
     index = git.out("cat-file", "blob", saved.index_blob)
     _point_head(git, saved.head, saved.branch)
     _write_index(git, index)
@@ -165,8 +168,9 @@ def check_back(git: Git, saved: Saved) -> None:
 
 def forget(git: Git, saved: Saved) -> None:
     """Drop the refs of saved work that is back."""
-    for name in (saved.ref, saved.ref + INDEX_SUFFIX):
-        git.out("update-ref", "-d", name)
+    for name in (saved.ref, saved.ref + INDEX_SUFFIX, saved.ref + line_ends.SUFFIX):
+        if git.run("rev-parse", "--verify", "--quiet", name).code == 0:
+            git.out("update-ref", "-d", name)
 
 
 def _difference(git: Git, saved: Saved) -> Optional[str]:

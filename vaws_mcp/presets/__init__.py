@@ -1,1 +1,1 @@
-"""Named files that ship with the package or lie beside it: schema, loading, and the priority of their fields."""
+"""Preset files and runtime profiles: their schema, where they are found, and what the profiles are used for."""

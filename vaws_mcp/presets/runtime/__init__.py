@@ -1,0 +1,1 @@
+"""What an endpoint runs with, held against runtime profiles and brought to one of them."""

@@ -9,4 +9,6 @@ def serve_argv(settings: ServeSettings, port: int) -> list[str]:
     argv += ["--served-model-name", settings.served_model_name]
     if settings.tp is not None:
         argv += ["--tensor-parallel-size", str(settings.tp)]
+    if settings.dp is not None:
+        argv += ["--data-parallel-size", str(settings.dp)]
     return [*argv, *settings.serve_args]

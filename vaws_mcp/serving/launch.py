@@ -5,8 +5,10 @@ from dataclasses import dataclass
 
 import anyio
 
+from vaws_mcp.coordinator.asked import checked_environment, device_request
 from vaws_mcp.coordinator.executions import Wanted, stop, submit
 from vaws_mcp.coordinator.records import ExecutionRecord
+from vaws_mcp.coordinator.wanted import DeviceRequest
 from vaws_mcp.core.context import Context
 from vaws_mcp.core.failures import CleanupFailed, Failure
 from vaws_mcp.endpoint.connect import Endpoint, renewed
@@ -14,6 +16,7 @@ from vaws_mcp.serving.command import serve_argv
 from vaws_mcp.serving.preflight import choose_port
 from vaws_mcp.serving.ready import wait_ready
 from vaws_mcp.serving.settings import ServeSettings
+from vaws_mcp.serving.target import Target
 from vaws_mcp.taskstore.tasks import Task
 
 STOP_BOUND_S = 90.0
@@ -32,9 +35,16 @@ class Service:
 
 
 async def start_service(
-    ctx: Context, task: Task, endpoint: Endpoint, settings: ServeSettings, name: str = "vllm"
+    ctx: Context,
+    task: Task,
+    endpoint: Endpoint,
+    settings: ServeSettings,
+    name: str = "vllm",
+    devices: DeviceRequest | None = None,
 ) -> Service:
     """Start a service and wait for its first token. One that does not become ready is stopped again.
+
+    Without ``devices`` those count that its environment names.
 
     Raises: Failure of the start, with ``log_tail``; CleanupFailed when stopping it failed too.
     """
@@ -43,13 +53,14 @@ async def start_service(
     begin = time.monotonic()
     wanted = Wanted(
         command=command,
+        kind="serve",
         service=name,
         cwd=endpoint.config.workdir,
-        env=dict(settings.env),
+        env=checked_environment(settings.env),
         env_spec=endpoint.env_spec(),
         ports=[port],
-        devices=_requested_devices(settings),
-        labels={"kind": "vllm-serve"},
+        devices=devices or device_request((), None, settings.env),
+        labels={"kind": "vllm-serve", "model": settings.model, **Target.of(settings, port).labels()},
     )
     record = await submit(task, endpoint, wanted)
     try:
@@ -58,12 +69,6 @@ async def start_service(
         await stop_service(ctx, task, endpoint, record, error)
         raise
     return Service(record, settings, port, round(time.monotonic() - begin, 3), phases, command)
-
-
-def _requested_devices(settings: ServeSettings) -> list[str] | None:
-    """Read the caller's ASCEND_RT_VISIBLE_DEVICES as the device request."""
-    asked = settings.env.get("ASCEND_RT_VISIBLE_DEVICES", "")
-    return [item.strip() for item in asked.split(",") if item.strip()] or None
 
 
 async def stop_service(

@@ -1,5 +1,6 @@
 """What must be true on the endpoint before a server is started."""
 
+from dataclasses import dataclass
 from typing import Any
 
 from vaws_mcp.core.failures import Blocked, Failure
@@ -8,16 +9,30 @@ from vaws_mcp.serving.settings import ServeSettings
 
 _NO_VLLM, _NO_MODEL = 90, 91
 # The paths are arguments of the script, never part of its text.
-_SCRIPT = f'command -v vllm >/dev/null || exit {_NO_VLLM}; [ -z "$1" ] || [ -e "$1" ] || exit {_NO_MODEL}'
+_SCRIPT = f"""command -v vllm >/dev/null || exit {_NO_VLLM}
+[ -z "$1" ] || [ -e "$1" ] || exit {_NO_MODEL}
+[ -w "$2/.git" ] && echo vllm_ascend
+[ -w "$3/.git" ] && echo vllm
+PATH=$PATH:/usr/local/bin:/usr/local/sbin:/usr/local/Ascend/driver/tools
+if command -v npu-smi >/dev/null || [ -e /dev/davinci_manager ]; then echo npu; fi"""
 
 
-async def check_endpoint(endpoint: Endpoint, settings: ServeSettings) -> None:
-    """Look whether vLLM and the model are there. A model that is no path is left to vLLM.
+@dataclass(frozen=True)
+class Surroundings:
+    """What an endpoint has: NPUs, as far as their tool or device files are there, and git trees that can be locked."""
+
+    npus: bool
+    trees: tuple[str, ...]
+
+
+async def check_endpoint(endpoint: Endpoint, settings: ServeSettings) -> Surroundings:
+    """Look whether vLLM and the model are there, and what else is. A model that is no path is left to vLLM.
 
     Raises: Failure ``vllm_missing`` or ``model_missing`` (layer remote_env); nothing was started.
     """
     path = settings.model if settings.model.startswith(("/", "./", "../", "~")) else ""
-    argv = ["/bin/sh", "-c", _SCRIPT, "preflight", path]
+    repos = {"vllm_ascend": endpoint.config.vllm_ascend_repo, "vllm": endpoint.config.vllm_repo}
+    argv = ["/bin/sh", "-c", _SCRIPT, "preflight", path, *repos.values()]
     params: dict[str, Any] = {"argv": argv, "env": settings.env, "env_spec": endpoint.env_spec(), "timeout_s": 30.0}
     params["cwd"] = endpoint.config.workdir
     answer = await endpoint.call("run", params, deadline_s=60.0)
@@ -40,6 +55,8 @@ async def check_endpoint(endpoint: Endpoint, settings: ServeSettings) -> None:
             retry_safe=True,
             phase="preflight",
         )
+    said = answer.body.decode("utf-8", "replace").split()
+    return Surroundings("npu" in said, tuple(path for name, path in repos.items() if name in said))
 
 
 async def choose_port(endpoint: Endpoint, wanted: int | None) -> int:

@@ -6,7 +6,6 @@ import pytest
 
 from vaws_mcp.core.failures import Refused
 from vaws_mcp.serving.command import serve_argv
-from vaws_mcp.serving.ready import error_line
 from vaws_mcp.serving.settings import OWNED_FLAGS, ServeSettings, default_served_name
 
 
@@ -40,9 +39,3 @@ def test_other_arguments_pass() -> None:
 @pytest.mark.parametrize(("model", "name"), [("/models/Qwen3-8B/", "Qwen3-8B"), ("org/model", "model"), ("m", "m")])
 def test_a_model_is_served_under_the_last_part_of_its_path(model: str, name: str) -> None:
     assert default_served_name(model) == name
-
-
-def test_the_last_error_of_a_log_is_shown() -> None:
-    log = "INFO ok\nValueError: first\nRuntimeError: Engine core died\n  at x\n"
-    assert error_line(log) == "RuntimeError: Engine core died"
-    assert error_line("INFO ok\n") is None

@@ -239,5 +239,5 @@ def test_fault_exiting_zero_with_nothing_completed(box: Box, served: Served):
 
 def test_the_version_and_other_subcommands(box: Box):
     assert box.run("vllm", "--version").stdout == "0.32.0\n"
-    answer = box.run("vllm", "bench", "latency")
+    answer = box.run("vllm", "bench", "sweep")
     assert (answer.returncode, "invalid choice" in answer.stderr) == (2, True)

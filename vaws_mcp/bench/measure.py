@@ -1,35 +1,49 @@
 """One iteration of the client, and one launch of a service measured several times."""
 
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from vaws_mcp.bench.client import ClientOutcome, ClientRun, client_version, fetch_result, run_client
+from vaws_mcp.bench.client_check import check_client, result_missing, unusable
 from vaws_mcp.bench.command import bench_argv, expected_prompts
-from vaws_mcp.bench.parse_result import BenchResult, judge_iteration, last_error_line, metrics, read_result
+from vaws_mcp.bench.judge import judge_iteration, metrics
+from vaws_mcp.bench.parse_result import BenchResult, read_result
+from vaws_mcp.bench.service import Seat, started
 from vaws_mcp.bench.settings import BenchSettings
+from vaws_mcp.bench.watchdog import Watched
 from vaws_mcp.coordinator.executions import observe
 from vaws_mcp.core.context import Context
-from vaws_mcp.core.failures import Failure, TimedOut
+from vaws_mcp.core.failures import Failure
 from vaws_mcp.core.files import write_atomic
-from vaws_mcp.core.redact import redact, redact_text
-from vaws_mcp.core.sanitize import plain_text
+from vaws_mcp.core.redact import redact
 from vaws_mcp.endpoint.connect import Endpoint, renewed
 from vaws_mcp.numeric.summary import aggregate
-from vaws_mcp.serving.launch import Service, start_service, stop_service
+from vaws_mcp.serving.launch import Service, stop_service
+from vaws_mcp.serving.target import Target
 from vaws_mcp.store.records import dump_json
 from vaws_mcp.taskstore.tasks import Task
-
-MAX_RESULT_BYTES = 64 << 20
 
 
 @dataclass
 class Launch:
-    """What one launch of a service gave. Iterations are in order; warmups come first."""
+    """What one launch of a service gave under one case. Iterations are in order; warmups come first.
+
+    ``title`` names it to people; the names of its files begin with ``stem``.
+    """
 
     label: str
+    title: str = ""
+    stem: str = ""
     service: dict[str, Any] = field(default_factory=dict[str, Any])
     per_run: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     paths: list[str] = field(default_factory=list[str])
+
+    def __post_init__(self) -> None:
+        self.title = self.title or self.label
+        self.stem = self.stem or self.label
 
     @property
     def counted(self) -> list[dict[str, float | None]]:
@@ -64,26 +78,50 @@ def steps_of(settings: BenchSettings) -> int:
     return settings.runs + 2
 
 
-async def measure_launch(ctx: Context, place: Place, settings: BenchSettings, launch: Launch) -> None:
-    """Start the service, measure it, and stop it. ``launch`` is filled as far as it got, also when this fails.
+@asynccontextmanager
+async def served(
+    ctx: Context, place: Place, settings: BenchSettings, seat: Seat, label: str
+) -> AsyncGenerator[Service]:
+    """Start a service, give it to the body once it is ready, and stop it at the end whatever happens.
 
-    Raises: Failure of the start, of an iteration, or CleanupFailed of the stop.
+    Raises: Failure of the start or of the body, or CleanupFailed of the stop.
     """
-    service = await start_service(ctx, place.task, place.endpoint, settings.serve)
-    launch.service = describe(service)
-    await ctx.advance("ready", f"{launch.label}: first token after {service.ready_s:.1f} s", state=launch.label)
+    service = await started(ctx, place.task, place.endpoint, settings.serve, seat)
+    await ctx.advance("ready", f"{label}: first token after {service.ready_s:.1f} s", state=label)
+    async with watched_over(ctx, place, service):
+        yield service
+    await stop_service(ctx, place.task, place.endpoint, service.record)
+    await ctx.advance("stopped", f"{label}: stopped, everything it held is free", state=label)
+
+
+@asynccontextmanager
+async def watched_over(ctx: Context, place: Place, service: Service, *, ours: bool = True) -> AsyncGenerator[None]:
+    """Stop a service of ours when the body fails, and say so when the service is the cause. Others stay as they are.
+
+    Raises: what the body raises, or CleanupFailed of the stop.
+    """
     try:
-        for number in range(1, settings.runs + 1):
-            await _iterate(ctx, place, settings, service, launch, number)
+        yield
     except Failure as failure:
         await _blame_dead_service(ctx, place, service, failure)
-        await stop_service(ctx, place.task, place.endpoint, service.record, failure)
+        if ours:
+            await stop_service(ctx, place.task, place.endpoint, service.record, failure)
         raise
     except BaseException as error:
-        await stop_service(ctx, place.task, place.endpoint, service.record, error)
+        if ours:
+            await stop_service(ctx, place.task, place.endpoint, service.record, error)
         raise
-    await stop_service(ctx, place.task, place.endpoint, service.record)
-    await ctx.advance("stopped", f"{launch.label}: stopped, everything it held is free", state=launch.label)
+
+
+async def measure(ctx: Context, place: Place, settings: BenchSettings, service: Service, launch: Launch) -> None:
+    """Run all iterations of the client against a service. ``launch`` is filled as far as it got, also when this fails.
+
+    Raises: Failure of an iteration.
+    """
+    launch.service = describe(service)
+    launch.service["client_version"] = await client_version(place.endpoint, settings.serve.env)
+    for number in range(1, settings.runs + 1):
+        await _iterate(ctx, place, settings, service, launch, number)
 
 
 async def _blame_dead_service(ctx: Context, place: Place, service: Service, failure: Failure) -> None:
@@ -115,17 +153,21 @@ async def _iterate(
 ) -> None:
     warmup = number <= settings.warmup_runs
     kind = "warmup" if warmup else "run"
-    await ctx.progress("bench", f"{launch.label}: {kind} {number} of {settings.runs}", state=launch.label, run=number)
-    name = f"{launch.label}-{number}.json"
+    await ctx.progress("bench", f"{launch.title}: {kind} {number} of {settings.runs}", state=launch.label, run=number)
+    name = f"{launch.stem}-{number}.json"
     argv = bench_argv(settings, service.port, place.remote_dir, name)
     launch.service["bench_command"] = redact(argv)
-    result = await _measure(place, settings, argv, name)
-    launch.per_run.append({"run": number, "warmup": warmup, "metrics": metrics(result)})
+    result, ended = await _measure(ctx, place, settings, service, argv, name)
+    checked = check_client(result, ended, settings.bench_args)
+    for warning in checked.warnings:
+        ctx.warn(f"{launch.title}, run {number}: {warning}")
+    facts = {"run": number, "warmup": warmup, "metrics": metrics(result), "client_s": ended.duration_s}
+    launch.per_run.append({**facts, **checked.facts})
     launch.paths.append(str(place.raw_dir / name))
     found = launch.per_run[-1]["metrics"]
     await ctx.advance(
         "bench",
-        f"{launch.label}: {kind} {number} of {settings.runs}: {shown(found)}",
+        f"{launch.title}: {kind} {number} of {settings.runs}: {shown(found)}",
         state=launch.label,
         run=number,
         metrics=found,
@@ -139,70 +181,29 @@ def shown(found: dict[str, float | None]) -> str:
     return ", ".join(filter(None, parts)) or "measured"
 
 
-async def _measure(place: Place, settings: BenchSettings, argv: list[str], name: str) -> BenchResult:
+async def _measure(
+    ctx: Context, place: Place, settings: BenchSettings, service: Service, argv: list[str], name: str
+) -> tuple[BenchResult, ClientOutcome]:
     """Run the client once and return its result, which is on disk here before this returns.
 
-    Raises: Failure ``bench_unusable`` or ``bench_result_missing`` with the evidence.
+    Raises: Failure ``bench_unusable``, ``bench_result_missing`` or ``bench_stalled`` with the evidence.
     """
-    endpoint = place.endpoint
-    params: dict[str, Any] = {
-        "argv": argv,
-        "cwd": endpoint.config.workdir,
-        "env": {**settings.serve.env, **settings.bench_env},
-        "env_spec": endpoint.env_spec(),
-        "timeout_s": settings.timeout_s,
-        "max_output_bytes": 200_000,
-    }
-    answer = await endpoint.call("run", params, deadline_s=settings.timeout_s + 30, retry_safe=False)
-    ran = answer.result
-    split = ran["stdout"]["kept_head"] + ran["stdout"]["kept_tail"]
-    out, err = (plain_text(part.decode("utf-8", "replace")) for part in (answer.body[:split], answer.body[split:]))
+    run = ClientRun(argv, {**settings.serve.env, **settings.bench_env}, settings.timeout_s, settings.stall_timeout_s)
+    watched = Watched(service.record, Target.of(service.settings, service.port))
+    ended = await run_client(place.endpoint, run, watched)
     log = place.raw_dir / f"{name}.log"
-    write_atomic(log, redact_text(f"$ {' '.join(argv)}\n{out}\n--- stderr ---\n{err}").encode())
-    evidence = {"exit_code": ran["exit_code"], "console_tail": out[-2000:], "stderr_tail": err[-2000:]}
-    if ran["timed_out"]:
-        message = f"the benchmark client did not end within {settings.timeout_s:.0f} s and was ended"
-        raise TimedOut("bench_timeout", message, layer="remote_workload", phase="bench", fields=evidence)
-    if ran["signal_name"]:
-        message = f"the benchmark client was ended by {ran['signal_name']}"
-        raise Failure("bench_killed", message, layer="remote_workload", phase="bench", fields=evidence)
-    text = await _fetch(place, name, out + "\n" + err, evidence)
+    write_atomic(log, ended.log_text().encode())
+    if (failure := ended.failure(log)) is not None:
+        raise failure
+    text = await fetch_result(ctx, place.endpoint, f"{place.remote_dir}/{name}", place.raw_dir / name)
+    if text is None:
+        raise result_missing(ended, log)
     result = read_result(text)[-1]
     prompts = expected_prompts(settings.bench_args)
-    judged = judge_iteration(result, expected_prompts=prompts, exit_code=ran["exit_code"], fresh=True)
+    judged = judge_iteration(result, expected_prompts=prompts, exit_code=ended.exit_code, fresh=True)
     if not judged.usable:
-        raise Failure(
-            "bench_unusable",
-            f"the benchmark measured nothing usable: {'; '.join(judged.problems)}",
-            layer="remote_workload",
-            hint=f"The client's output is in {log}.",
-            phase="bench",
-            fields={**evidence, "problems": judged.problems, "raw_metrics": result.model_dump(mode="json")},
-            refs={"bench_log": str(log)},
-        )
-    return result
-
-
-async def _fetch(place: Place, name: str, output: str, evidence: dict[str, Any]) -> str:
-    """Bring the result file here. It did not exist before the client started, so it is fresh."""
-    path = f"{place.remote_dir}/{name}"
-    limits = {"max_bytes": MAX_RESULT_BYTES, "max_line_bytes": MAX_RESULT_BYTES}
-    try:
-        answer = await place.endpoint.call("read", {"path": path, **limits}, deadline_s=300.0)
-    except Failure as failure:
-        if failure.code != "not_found":
-            raise
-        why = last_error_line(output) or f"exit code {evidence['exit_code']}"
-        raise Failure(
-            "bench_result_missing",
-            f"the benchmark client wrote no result: {why}",
-            layer="remote_workload",
-            hint=f"Its output is in {place.raw_dir / name}.log.",
-            phase="bench",
-            fields=evidence,
-        ) from None
-    write_atomic(place.raw_dir / name, answer.body)
-    return answer.body.decode("utf-8", "replace")
+        raise unusable(ended, result, judged, log)
+    return result, ended
 
 
 async def prepare_place(task: Task, endpoint: Endpoint, run_dir: Path) -> Place:
@@ -215,13 +216,12 @@ async def prepare_place(task: Task, endpoint: Endpoint, run_dir: Path) -> Place:
     return Place(task, endpoint, remote, raw)
 
 
-def save_launch(run_dir: Path, launch: Launch, **more: Any) -> Path:
-    """Write a finished launch, before the next one begins."""
-    path = run_dir / "states" / f"{launch.label}.json"
+def save_launch(run_dir: Path, launch: Launch) -> Path:
+    """Write the one launch of ``bench_run`` and return its path."""
+    path = run_dir / "launch.json"
     body = {
-        "schema": "vaws.launch.v1",
+        "schema": "vaws.bench_launch.v1",
         "label": launch.label,
-        **more,
         "launch": launch.service,
         "per_run": launch.per_run,
         "aggregated": launch.aggregated(),

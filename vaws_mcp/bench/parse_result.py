@@ -1,8 +1,4 @@
-"""Read the result files of ``vllm bench serve`` and judge whether an iteration may be used.
-
-The client's own exit code proves nothing: it is 0 for runs in which every request failed. Everything here is pure:
-text in, models out.
-"""
+"""Read the result files of ``vllm bench serve``. Everything here is pure: text in, models out."""
 
 import json
 import math
@@ -11,35 +7,27 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from vaws_mcp.core.failures import Failure
-from vaws_mcp.core.sanitize import one_line, plain_text
+from vaws_mcp.bench.result_objects import ParseFailure, ResultObject, read_objects
+from vaws_mcp.core.sanitize import one_line
 
-_BLANK = re.compile(r"[ \t\r\n]*")
-_ERROR_LINE = re.compile(r"(?m)^(?:[\w.]*(?:Error|Exception): |vllm\b[^:\n]*: error: ).*$")
 _PERCENTILE = re.compile(r"p\d+(?:\.\d+)?_(?:ttft|tpot|itl|e2el)_ms")
-_RAW_LIMIT = 2000
 _LARGEST = 2**63
-_FAMILIES = ("tpot", "ttft", "itl", "e2el")
-_STATISTICS = ("mean", "median", "std", "p99")
-_THROUGHPUTS = ("output_throughput", "request_throughput", "total_token_throughput")
+FAMILIES = ("tpot", "ttft", "itl", "e2el")
+STATISTICS = ("mean", "median", "std", "p99")
+THROUGHPUTS = ("output_throughput", "request_throughput", "total_token_throughput")
+# The oldest client that writes a key, newest first.
+_SINCE = (
+    ("latencies", "0.32"),
+    ("probe_request_rate", "0.29"),
+    ("rtfx", "0.18"),
+    ("start_times", "0.16"),
+    ("spec_decode_num_drafts", "0.14"),
+    ("failed", "0.13"),
+    ("max_output_tokens_per_s", "0.11"),
+    ("request_goodput", "0.10"),
+)
 
 Millis = Annotated[float | None, Field(description="Milliseconds; null when the client had no sample.")]
-
-
-class ParseFailure(Failure):
-    """A result file that does not say what it must; its beginning is kept in ``raw_output``."""
-
-    status = "unknown"
-
-    def __init__(self, message: str, *, raw: str, hint: str) -> None:
-        super().__init__(
-            "bench_result_unreadable",
-            message,
-            layer="remote_workload",
-            hint=hint,
-            phase="read_result",
-            fields={"raw_output": plain_text(raw[:_RAW_LIMIT])},
-        )
 
 
 class BenchResult(BaseModel):
@@ -87,14 +75,9 @@ class BenchResult(BaseModel):
     backend: str | None = Field(default=None, description="Client backend, such as openai-chat.")
     model_id: str | None = Field(default=None, description="Model name as the client was given it.")
     date: str | None = Field(default=None, description="Time stamp that the client wrote.")
+    client_since: str | None = Field(default=None, description="Oldest vLLM whose client writes these keys.")
+    errors: list[str] = Field(default_factory=list, description="First different errors of requests, if saved.")
     not_finite: list[str] = Field(default_factory=list, description="Keys whose value was NaN or infinite.")
-
-
-class Judgement(BaseModel):
-    """Whether an iteration may be used, and every reason why not."""
-
-    usable: bool = Field(description="True only when nothing speaks against the iteration.")
-    problems: list[str] = Field(default_factory=list, description="One sentence for each thing that is wrong.")
 
 
 class _Document:
@@ -163,9 +146,9 @@ class _Document:
 def _latency(document: _Document) -> dict[str, Any]:
     """Return the latency fields. The client writes 0.0 for a family without a single sample; here that is null."""
     fields: dict[str, Any] = {}
-    empty = [family for family in _FAMILIES if document.number(f"mean_{family}_ms") == 0.0]
-    for family in _FAMILIES:
-        names = [f"{name}_{family}_ms" for name in _STATISTICS]
+    empty = [family for family in FAMILIES if document.number(f"mean_{family}_ms") == 0.0]
+    for family in FAMILIES:
+        names = [f"{name}_{family}_ms" for name in STATISTICS]
         fields |= dict.fromkeys(names) if family in empty else {name: document.number(name) for name in names}
     percentiles = {key: document.number(key) for key in document.keys(_PERCENTILE) if not key.startswith("p99_")}
     fields["percentiles"] = {
@@ -221,12 +204,13 @@ def _failed(document: _Document, completed: int | None, asked: int | None) -> in
     return failed
 
 
-def _result(raw: dict[str, Any]) -> BenchResult:
+def _result(found: ResultObject) -> BenchResult:
+    raw = found.fields
     document = _Document(raw)
     completed, asked = document.count("completed"), document.count("num_prompts")
     goodput = "request_goodput" if "request_goodput" in raw else "request_goodput:"
     fields: dict[str, Any] = {
-        **{key: document.number(key) for key in _THROUGHPUTS},
+        **{key: document.number(key) for key in THROUGHPUTS},
         **_latency(document),
         **_speculation(document),
         "request_goodput": document.number(goodput),
@@ -242,48 +226,42 @@ def _result(raw: dict[str, Any]) -> BenchResult:
         "model_id": document.text("model_id"),
         "date": document.text("date"),
     }
-    return BenchResult(**fields, not_finite=document.not_finite)
+    keys = raw.keys() | found.detailed.keys()
+    since = next((version for key, version in _SINCE if key in keys), None)
+    errors = [one_line(error) for error in found.errors]
+    return BenchResult(**fields, client_since=since, errors=errors, not_finite=document.not_finite)
 
 
-def _objects(text: str) -> list[Any]:
-    """Return the JSON values that stand one after another in a file, as ``--append-result`` writes them."""
-    decoder = json.JSONDecoder()
-    found: list[Any] = []
-    position = _skip_blank(text, 0)
-    while position < len(text):
-        try:
-            value, position = decoder.raw_decode(text, position)
-        except (ValueError, RecursionError) as error:
-            reason = error.msg if isinstance(error, json.JSONDecodeError) else type(error).__name__
-            raise ParseFailure(
-                f"the result file is no complete JSON after {len(found)} whole result(s): {reason} at "
-                f"character {getattr(error, 'pos', position)} of {len(text)}",
-                raw=text,
-                hint="The client was probably ended while it wrote. Measure again.",
-            ) from None
-        found.append(value)
-        position = _skip_blank(text, position)
-    return found
-
-
-def _skip_blank(text: str, position: int) -> int:
-    blank = _BLANK.match(text, position)
-    return blank.end() if blank else position
-
-
-def _check_kind(value: Any, text: str) -> dict[str, Any]:
-    if isinstance(value, dict) and "completed" in value:
+def _checked(value: Any, text: str) -> ResultObject:
+    if isinstance(value, ResultObject) and "completed" in value.fields:
         return value
-    kind = "a JSON object without the key 'completed'" if isinstance(value, dict) else type(value).__name__
-    if isinstance(value, dict) and "avg_latency" in value:
-        kind = "a result of `vllm bench latency`"
-    elif isinstance(value, dict) and "tokens_per_second" in value:
-        kind = "a result of `vllm bench throughput`"
+    kind = type(value).__name__
+    if isinstance(value, ResultObject):
+        other = engine_kind(value)
+        kind = f"a result of `vllm bench {other}`" if other else "a JSON object without the key 'completed'"
     raise ParseFailure(
         f"expected a result of `vllm bench serve`, found {kind}",
         raw=text,
         hint="Give the file that `vllm bench serve --save-result` wrote.",
     )
+
+
+def engine_kind(value: ResultObject) -> str | None:
+    """Return ``latency`` or ``throughput`` for a result of these benchmarks, else None."""
+    if "avg_latency" in value.fields:
+        return "latency"
+    return "throughput" if "tokens_per_second" in value.fields else None
+
+
+def read_values(text: str) -> list[Any]:
+    """Return the JSON values of a result file; see ``read_objects``.
+
+    Raises: ParseFailure, also for an empty file.
+    """
+    values = read_objects(text.removeprefix("\ufeff"))
+    if not values:
+        raise ParseFailure("the result file is empty", raw=text, hint="Look at the client's stderr for the reason.")
+    return values
 
 
 def read_result(text: str) -> list[BenchResult]:
@@ -293,72 +271,9 @@ def read_result(text: str) -> list[BenchResult]:
     Units: see BenchResult. The client's acceptance rate is percent and becomes a fraction.
     Raises: ParseFailure when the file is empty, cut, alien, or holds a value of the wrong type.
     """
-    values = _objects(text.removeprefix("\ufeff"))
-    if not values:
-        raise ParseFailure("the result file is empty", raw=text, hint="Look at the client's stderr for the reason.")
-    return [_result(_check_kind(value, text)) for value in values]
+    return serve_results(read_values(text), text)
 
 
-def judge_iteration(
-    result: BenchResult | None, *, expected_prompts: int | None, exit_code: int | None, fresh: bool
-) -> Judgement:
-    """Say whether one iteration may be used.
-
-    ``result`` is None when the client left no file, ``exit_code`` when it is unknown, ``expected_prompts`` when nobody
-    but the file says how many. ``fresh`` says that the file is newer than the start.
-    """
-    problems: list[str] = []
-    if exit_code != 0:
-        problems.append(f"The client's exit code is {'unknown' if exit_code is None else exit_code}, not 0.")
-    if result is None:
-        problems.append("The client left no result file.")
-        return Judgement(usable=False, problems=problems)
-    if not fresh:
-        problems.append("The result file is older than the start of this iteration.")
-    problems += _request_problems(result, expected_prompts) + _output_problems(result)
-    return Judgement(usable=not problems, problems=problems)
-
-
-def _request_problems(result: BenchResult, expected: int | None) -> list[str]:
-    problems: list[str] = []
-    if result.num_prompts is None or result.completed is None:
-        problems.append("The result does not say how many requests were asked for and completed.")
-    elif result.completed != result.num_prompts or result.completed == 0:
-        problems.append(f"{result.completed} of {result.num_prompts} requests completed.")
-    if expected is not None and result.num_prompts not in (None, expected):
-        problems.append(f"The result is for {result.num_prompts} requests, {expected} were asked for.")
-    if result.failed:
-        problems.append(f"{result.failed} of {result.num_prompts} requests failed.")
-    return problems
-
-
-def _output_problems(result: BenchResult) -> list[str]:
-    problems: list[str] = []
-    if not result.total_output_tokens:
-        problems.append(f"The requests produced {_said(result.total_output_tokens)} output tokens.")
-    for name in _THROUGHPUTS:
-        value: float | None = getattr(result, name)
-        if value is None or not value > 0:
-            problems.append(f"{name} is {_said(value)}, it must be above 0.")
-    problems += [f"{key} is not a finite number." for key in result.not_finite]
-    return problems
-
-
-def _said(value: float | None) -> str:
-    return "unknown" if value is None else f"{value:g}"
-
-
-def metrics(result: BenchResult) -> dict[str, float | None]:
-    """Return the compact metrics of one iteration, in a fixed order; percentiles asked for come last."""
-    latency = [f"{name}_{family}_ms" for family in _FAMILIES for name in _STATISTICS if name != "std"]
-    names = [*_THROUGHPUTS, *latency, "spec_decode_acceptance_rate", "spec_decode_acceptance_length"]
-    return {name: getattr(result, name) for name in names} | dict(result.percentiles)
-
-
-def last_error_line(stderr: str) -> str | None:
-    """Return the last line that names an exception or a refused argument, else None.
-
-    The last line of the stream itself is often noise of a closing HTTP client or of a library at exit.
-    """
-    lines = _ERROR_LINE.findall(plain_text(stderr))
-    return one_line(lines[-1], 500) if lines else None
+def serve_results(values: list[Any], text: str) -> list[BenchResult]:
+    """Return the results that were read from a file's ``text``; see ``read_result``."""
+    return [_result(_checked(value, text)) for value in values]

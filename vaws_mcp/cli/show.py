@@ -14,6 +14,14 @@ def show(answer: dict[str, Any]) -> None:
     """
     from rich.console import Console
 
+    if answer.get("schema") == "vaws.npu_probe.v1" and answer.get("devices"):
+        from vaws_mcp.npu.view import for_people
+
+        answer = for_people(answer)
+    if answer.get("schema") == "vaws.nightly_show.v1" and answer.get("cases"):
+        from vaws_mcp.bench.nightly_view import for_people as nightly_for_people
+
+        answer = nightly_for_people(answer)
     console = Console(highlight=False, markup=False, soft_wrap=True)
     mark = {"success": "✓", "failed": "✗"}.get(str(answer.get("outcome")), "•")
     if answer.get("status") == "non_zero_exit":

@@ -18,7 +18,9 @@ class Operation:
     ``run_kind`` is set for work that can take long: such an operation is carried out by a process of its own and is
     recorded below that folder of the task. ``positionals`` name request fields that the command line takes without a
     flag; a last one that ends in ``...`` takes everything after ``--``. ``check`` raises Refused for a request that can
-    be seen to be wrong before anything is contacted or recorded.
+    be seen to be wrong before anything is contacted or recorded; ``check_with`` is the same for one that needs to know
+    where state lies. ``at_once`` tells which requests of such long work are
+    answered in the calling process all the same, because they only look.
     """
 
     name: str
@@ -34,6 +36,8 @@ class Operation:
     positionals: tuple[str, ...] = ()
     aliases: tuple[tuple[str, str], ...] = ()
     check: Callable[[Any], object] | None = None
+    check_with: Callable[[Any, Context], object] | None = None
+    at_once: Callable[[Any], bool] | None = None
 
     @property
     def description(self) -> str:

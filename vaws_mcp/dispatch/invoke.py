@@ -28,6 +28,8 @@ async def invoke(operation: Operation, arguments: dict[str, Any], ctx: Context) 
         request = parse_request(operation, arguments, ctx)
         if operation.check is not None:
             operation.check(request)
+        if operation.check_with is not None:
+            operation.check_with(request, ctx)
         answer = await _carry_out(operation, request, ctx, watch)
     except anyio.get_cancelled_exc_class():
         cancelled = Cancelled("cancelled", f"{operation.name} was cancelled", layer="caller")
@@ -46,8 +48,11 @@ async def invoke(operation: Operation, arguments: dict[str, Any], ctx: Context) 
 
 
 def _audit(operation: Operation, arguments: dict[str, Any], answer: dict[str, Any], ctx: Context) -> None:
-    """Note a mutating call. The front door that handed a run over has noted it, so the run's process does not."""
-    if operation.effect == "read" or ctx.run_dir is not None:
+    """Note a mutating call. The front door that handed a run over has noted it, so the run's process does not.
+
+    An operation that only looks this time says so in its context.
+    """
+    if ctx.effect == "read" or ctx.run_dir is not None:
         return
     try:
         audit(ctx.state_dir, operation.name, arguments, answer)
@@ -57,7 +62,8 @@ def _audit(operation: Operation, arguments: dict[str, Any], answer: dict[str, An
 
 
 async def _carry_out(operation: Operation, request: Request, ctx: Context, watch: Stopwatch) -> dict[str, Any]:
-    if operation.run_kind and ctx.run_dir is None:
+    looks = operation.at_once is not None and operation.at_once(request)
+    if operation.run_kind and ctx.run_dir is None and not looks:
         from vaws_mcp.dispatch.detach import run_detached
 
         check_allowed(ctx, request)

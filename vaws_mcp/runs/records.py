@@ -15,7 +15,7 @@ from vaws_mcp.store.ids import is_id, is_task_id
 from vaws_mcp.store.records import Record, load, read_json, save
 
 LOCK_WAIT_S = 1.0
-KINDS = ("benchmark/runs", "accuracy/runs", "verification", "reproduction")
+KINDS = ("benchmark/runs", "accuracy/runs", "verification", "reproduction", "preparation")
 State = Literal["starting", "running", "finished", "interrupted"]
 
 

@@ -10,14 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vaws_mcp.bench.parse_result import (
-    BenchResult,
-    ParseFailure,
-    judge_iteration,
-    last_error_line,
-    metrics,
-    read_result,
-)
+from vaws_mcp.bench.judge import judge_iteration, last_error_line, metrics
+from vaws_mcp.bench.parse_result import BenchResult, read_result
+from vaws_mcp.bench.result_objects import ParseFailure
 
 SAMPLES = Path(__file__).parents[2] / "samples" / "vllm_bench"
 CASES = sorted(path.name for path in SAMPLES.iterdir() if path.is_dir())

@@ -45,6 +45,8 @@ def check_run(request: VawsRunRequest) -> None:
     wrong = [port for port in request.ports if not 1 <= port <= 65535]
     if wrong:
         raise Refused("port_malformed", f"{wrong[0]} is no port", hint="Give numbers from 1 to 65535.")
+    if len(set(request.ports)) != len(request.ports):
+        raise Refused("port_malformed", "a port is named twice", hint="Name each port once.")
     if request.restart and request.service is None:
         raise Refused("restart_unnamed", "restart needs a service name", hint="Pass service.")
 

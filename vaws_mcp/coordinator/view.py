@@ -45,6 +45,11 @@ def describe(ctx: Context, task: Task, record: ExecutionRecord, status: dict[str
     )
     result = result.model_copy(update={name: status.get(name) for name in COPIED})
     _warn(ctx, result)
+    if status.get("supervised") is False and result.state in ("starting", "running", "stopping"):
+        ctx.warn(
+            f"the supervisor of {record.name} is gone, and with it the hold on its devices and ports; its processes "
+            "live on, and action=stop ends them"
+        )
     result.status = "blocked" if result.blocked and result.state == "queued" else result.state
     result.summary = sentence(record.name, result)
     result.hint = _hint(result)

@@ -9,13 +9,19 @@ NOT_SECRET = frozenset({"HOST_KEY", "HOSTKEY"})
 MASK = "***"
 
 # A blank may be escaped, as in the argument string ``--header Authorization=Bearer\ abc``.
-_BEARER = re.compile(r"(?i)\b(bearer|basic)\\*\s+[A-Za-z0-9._~+/=-]{8,}")
+_SCHEME = r"\b(?:bearer|basic)|\bauthorization[\"']?\s*[:=]\s*[\"']?token"
+_BEARER = re.compile(rf"(?i)({_SCHEME})\\*\s+[A-Za-z0-9._~+/=-]{{8,}}")
+_PRIVATE_KEY = re.compile(r"-----BEGIN ([A-Z ]*PRIVATE KEY)-----.*?(?:-----END \1-----|\Z)", re.DOTALL)
 _USERINFO = re.compile(r"(?<=://)[^/\s?#]+(?=@)|(?<![^\s\"'(])[^\s/@:\"'(]+:[^\s/@\"']+(?=@)")
-_VALUE = r"(\"[^\"]*\"|'[^']*'|[^\s&]+)"
+_VALUE = r"(?:\"[^\"]*\"|'[^']*'|[^\s&]+)"
+# What a shell takes for one word: pieces in quotes, escaped blanks, and what touches them.
+_WORD = r"(?=[^\s&])(?:\$?\"(?:\\.|[^\"\\])*\"|\$?'[^']*'|\\.|[^\s&\"'\\])*[^\s&]*"
 # Only names that end in a secret word are looked at, so that the word before one ("export TOKEN=...") does not take it
 # for its value. ``NAME value`` is an assignment only for a flag; in prose "the key is" must stay readable.
 _NAME = rf"(?:[A-Za-z0-9_-]*[_-])?(?:{'|'.join(sorted(SECRET_WORDS, key=len, reverse=True))})"
-_ASSIGNED = re.compile(rf"(?i)(?<![A-Za-z0-9_/.-])(?:({_NAME})([\"']?[ \t]*[=:][ \t]*)|(--?{_NAME})([ \t]+)){_VALUE}")
+_LEFT = rf"(?is)(?<![A-Za-z0-9_/.-])(?:({_NAME})"
+_ASSIGNED = re.compile(_LEFT + rf"([\"']?[ \t]*=[ \t]*)|(--?{_NAME})([ \t]+)){_WORD}")
+_STATED = re.compile(_LEFT + rf"([\"']?[ \t]*:[ \t]*)){_VALUE}")
 
 
 def is_secret_name(name: str) -> bool:
@@ -28,15 +34,16 @@ def is_secret_name(name: str) -> bool:
 
 
 def _mask_assignment(match: re.Match[str]) -> str:
-    name, separator = match[1] or match[3], match[2] or match[4]
+    name, separator = (match[1], match[2]) if match[1] else (match[3], match[4])
     return f"{name}{separator}{MASK}" if is_secret_name(name) else match[0]
 
 
 def redact_text(text: str) -> str:
-    """Mask bearer strings, user-info in URLs and ``NAME=value`` of secret names inside free text."""
+    """Mask private keys, bearer strings, user-info in URLs and ``NAME=value`` of secret names inside free text."""
+    text = _PRIVATE_KEY.sub(MASK, text)
     text = _BEARER.sub(lambda match: f"{match.group(1)} {MASK}", text)
     text = _USERINFO.sub(MASK, text)
-    return _ASSIGNED.sub(_mask_assignment, text)
+    return _STATED.sub(_mask_assignment, _ASSIGNED.sub(_mask_assignment, text))
 
 
 def redact(value: Any, name: str = "") -> Any:

@@ -10,6 +10,8 @@ from vaws_mcp.core.failures import Refused
 from vaws_mcp.core.models import Request
 from vaws_mcp.core.operation import Operation
 
+MOST_BITS = 63
+
 
 def parse_request(operation: Operation, arguments: dict[str, Any], ctx: Context) -> Request:
     """Return the request model for these arguments.
@@ -27,10 +29,23 @@ def parse_request(operation: Operation, arguments: dict[str, Any], ctx: Context)
     unknown = [name for name in given if name not in known]
     if unknown:
         raise _unknown(operation, unknown, list(known))
+    large = [name for name, value in given.items() if _is_too_large(value)]
+    if large:
+        message = f"{operation.name}: a number beyond 64 bits in {', '.join(large)}"
+        raise Refused("argument_invalid", message, hint="Correct the arguments.")
     try:
         return operation.request.model_validate(given)
     except ValidationError as error:
         raise _invalid(operation, error) from None
+
+
+def _is_too_large(value: Any) -> bool:
+    """Tell whether a value holds a number that cannot be sent or written down."""
+    if isinstance(value, dict):
+        return any(map(_is_too_large, value.values()))
+    if isinstance(value, list | tuple):
+        return any(map(_is_too_large, value))
+    return isinstance(value, int) and value.bit_length() > MOST_BITS
 
 
 def _unknown(operation: Operation, names: list[str], known: list[str]) -> Refused:

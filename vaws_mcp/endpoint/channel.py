@@ -12,7 +12,7 @@ import orjson
 from vaws_mcp.core.failures import Failure, Layer, TimedOut
 from vaws_mcp.core.sanitize import whole_text
 from vaws_mcp.endpoint.failures import connection_lost
-from vaws_mcp.worker.wire import HEADER_BYTES, FrameError, encode, lengths, load_head
+from vaws_mcp.worker.wire import HEADER_BYTES, FrameError, dump_head, encode, lengths, load_head
 
 ANSWER_GRACE_S = 15.0
 CANCEL_GRACE_S = 15.0
@@ -147,7 +147,7 @@ class Channel:
         self._pending[number] = pending
         try:
             head = {"id": number, "call": method, "params": params, "deadline_s": deadline_s}
-            self._send(encode(head, body, orjson.dumps))
+            self._send(encode(head, body, _dump))
             await self._pipe.drained()
             await self._wait(pending, deadline_s + ANSWER_GRACE_S)
             if not pending.done.is_set():
@@ -211,6 +211,14 @@ class Channel:
             hint="The next call looks whether the endpoint is reachable at all.",
             retry_safe=pending.retry_safe,
         )
+
+
+def _dump(head: dict[str, Any]) -> bytes:
+    """Encode the head of a request; bytes that are no UTF-8 come from a command line as lone surrogates."""
+    try:
+        return orjson.dumps(head)
+    except TypeError:
+        return dump_head(head)
 
 
 def _head(raw: bytearray) -> dict[str, Any]:

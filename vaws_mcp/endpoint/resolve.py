@@ -9,6 +9,7 @@ from vaws_mcp.endpoint.failures import no_endpoint, unknown_endpoint
 from vaws_mcp.endpoint.models import EndpointConfig, EndpointRequest
 from vaws_mcp.endpoint.registry import load_endpoints
 
+LIMITS = ("read_only", "root", "deny_paths", "deny_commands")
 _DESTINATION = re.compile(
     r"(?:ssh://)?(?:(?P<user>[^@\s/\x00-\x1f]+)@)?(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<host>[A-Za-z0-9_.-]+))(?::(?P<port>\d{1,5}))?/?"
 )
@@ -44,7 +45,24 @@ def lookup(state_dir: Path, name: str) -> EndpointConfig:
     looks_like_one = "@" in name or ":" in name or "." in name or _ssh_alias(name)
     if not looks_like_one or not _DESTINATION.fullmatch(name):
         raise unknown_endpoint(name, sorted(known), difflib.get_close_matches(name, list(known), n=1))
-    return parse_destination(name)
+    return _limited(parse_destination(name), list(known.values()))
+
+
+def _limited(config: EndpointConfig, known: list[EndpointConfig]) -> EndpointConfig:
+    """Give a destination the limits of the named endpoint on the same host and port: a spelling must not lift them.
+
+    With several such names the first one that has limits counts.
+    """
+    place = _place(config)
+    for one in known:
+        limits = {name: getattr(one, name) for name in LIMITS}
+        if _place(one) == place and any(limits.values()):
+            return config.model_copy(update=limits)
+    return config
+
+
+def _place(config: EndpointConfig) -> tuple[str, int]:
+    return (config.host or "").lower(), config.port or 22
 
 
 def parse_destination(text: str) -> EndpointConfig:

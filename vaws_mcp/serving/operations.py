@@ -135,8 +135,9 @@ async def _ended(
     end = status.get("exit") or {}
     result.summary = f"service {record.name} is {status['state']} ({how_it_ended(status)})"
     result.hint = "serve_start starts it again."
-    if status.get("note"):
-        result.summary += f": {one_line(str(status['note']))}"
+    for said in (status.get("stop_reason") if end.get("reason") == "timeout" else None, status.get("note")):
+        if said:
+            result.summary += f": {one_line(str(said))}"
     if end.get("reason") in ("cancelled", "timeout") or status["state"] == "never_started":
         return
     try:

@@ -142,6 +142,9 @@ def stop(request: Request) -> Answer:
     found = records.observe(folder, execution_id)
     if found["supervised"]:
         request_stop(folder, reason, times)
+    if found["state"] == "exited" and not found["resources_released"]:
+        again = drain_orphans(folder, found, reason, times)
+        return _full_status(folder, found if again is None else {**again, "supervised": False}), b""
     found = _stop_until(request, folder, found, limit, (reason, times))
     return _full_status(folder, found), b""
 

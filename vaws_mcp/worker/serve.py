@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import select
 import socket
 import sys
 import threading
@@ -24,6 +25,7 @@ from .request import Answer, Call, Request, Waker
 
 EOF_DRAIN_BOUND_S = 20.0
 BULK = "bulk"
+GONE = select.POLLHUP | select.POLLERR | getattr(select, "POLLRDHUP", 0)
 
 
 class Writer:
@@ -88,12 +90,14 @@ def hello() -> Dict[str, Any]:
 
 
 class Server:
-    """Serves one connection until its input ends. Every request gets exactly one answer."""
+    """Serves one connection until its input ends. Every request gets exactly one answer, if somebody waits for it."""
 
     def __init__(self, source: BufferedReader[Any], out_fd: int) -> None:
         self._source = source
         self._out_fd = out_fd
         self._writer = Writer(out_fd)
+        self._hang_up = select.poll()
+        self._hang_up.register(source.fileno(), GONE)
         self._pool = Pool()
         self._lock = threading.Lock()
         self._requests: Dict[int, Request] = {}
@@ -144,7 +148,9 @@ class Server:
         if not isinstance(number, int):
             raise wire.FrameError("a frame without id")
         if "call" in head:
-            self._start(head, number, body)
+            # After a freeze: whoever asked has given up, and what was done since must not be done over.
+            if not self._hang_up.poll(0):
+                self._start(head, number, body)
             return
         with self._lock:
             request = self._requests.get(number)

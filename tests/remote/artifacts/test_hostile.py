@@ -6,11 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pairs import pair, receive
+from pairs import pair, place, receive
 
 from vaws_mcp.worker import wire
 from vaws_mcp.worker.engine.artifacts.entries import load_manifest
+from vaws_mcp.worker.engine.artifacts.flow import Watch, receive_tree, send_tree
 from vaws_mcp.worker.engine.artifacts.link import LinkLost
+from vaws_mcp.worker.engine.artifacts.plan import Wish
 from vaws_mcp.worker.refusal import Refusal
 
 ROOT = ["", "d", 0o755, 0, 1, ""]
@@ -163,3 +165,67 @@ def test_a_sender_that_stops_ends_the_transfer(tmp_path: Path) -> None:
     with pytest.raises(LinkLost):
         receive(good, tmp_path / "t")
     assert not (tmp_path / "t").exists()
+
+
+def exchange_for_link(folder: Path, elsewhere: Path) -> None:
+    """Put a link in the place of a directory, as somebody may do while a transfer is under way."""
+    folder.rename(folder.with_name("moved"))
+    folder.symlink_to(elsewhere)
+
+
+class Exchanging(Watch):
+    """Exchanges a directory when it is known how much there is to move: then the comparison is over."""
+
+    def __init__(self, folder: Path, elsewhere: Path) -> None:
+        super().__init__()
+        self.folder, self.elsewhere = folder, elsewhere
+
+    def expect(self, count: int) -> None:
+        super().expect(count)
+        exchange_for_link(self.folder, self.elsewhere)
+
+
+@pytest.mark.parametrize("rows", [[file_row("d/x", 5)], [link_row("d/x", "y")], [["d/x", "d", 0o755, 0, 1, ""]]])
+def test_a_directory_that_becomes_a_link_meanwhile_is_not_written_through(tmp_path: Path, rows: list[Any]) -> None:
+    (tmp_path / "t" / "d").mkdir(parents=True)
+    (tmp_path / "elsewhere").mkdir()
+    evil, good = pair()
+    evil.send({"manifest": 3}, [listing(["d", "d", 0o755, 0, 1, ""], *rows)])
+    if rows[0][1] == "f":
+        evil.send({"pieces": [[2, 0, 5, SHA]]}, [b"hello"])
+    evil.send({"end": {"files": 1, "bytes": 5, "spared_bytes": 0}, "changed": []})
+    with pytest.raises(Refusal) as refused:
+        receive_tree(good, place(tmp_path / "t"), Wish(), Exchanging(tmp_path / "t" / "d", tmp_path / "elsewhere"))
+    assert refused.value.code == "not_a_directory"
+    assert str(tmp_path / "t" / "d") in refused.value.message
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+def test_a_directory_that_becomes_a_link_meanwhile_is_not_deleted_through(tmp_path: Path) -> None:
+    (tmp_path / "t" / "d").mkdir(parents=True)
+    (tmp_path / "t" / "d" / "x").write_bytes(b"extra")
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "x").write_bytes(b"precious")
+    evil, good = pair()
+    evil.send({"manifest": 2}, [listing(["d", "d", 0o755, 0, 1, ""])])
+    evil.send({"end": {"files": 0, "bytes": 0, "spared_bytes": 0}, "changed": []})
+    watch = Exchanging(tmp_path / "t" / "d", tmp_path / "elsewhere")
+    with pytest.raises(Refusal):
+        receive_tree(good, place(tmp_path / "t"), Wish(delete=True), watch)
+    assert (tmp_path / "elsewhere" / "x").read_bytes() == b"precious"
+
+
+def test_a_directory_that_becomes_a_link_meanwhile_is_not_read_through(tmp_path: Path) -> None:
+    (tmp_path / "t" / "d").mkdir(parents=True)
+    (tmp_path / "t" / "d" / "key").write_bytes(b"own")
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "key").write_bytes(b"top")
+    sender, good = pair()
+
+    def exchange(_entries: list[Any]) -> None:
+        exchange_for_link(tmp_path / "t" / "d", tmp_path / "elsewhere")
+        good.send({"needs": 1}, [json.dumps([[2, 0, ""]]).encode()])
+
+    with pytest.raises(Refusal) as refused:
+        send_tree(sender, bytes(tmp_path / "t"), Watch(), dry_run=False, allowed=exchange)
+    assert refused.value.code == "not_a_directory"

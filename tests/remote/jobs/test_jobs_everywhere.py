@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import anyio
 import pytest
 from callers import caller
@@ -55,6 +57,24 @@ async def test_stop_ends_everything_and_lists_show_it(place: Place) -> None:
         listed = await mine.call("job_list", running_only=True)
         assert job_id not in [job["job_id"] for job in listed["jobs"]]
         assert (await mine.call("job_stop", job_id=job_id))["drained"] == 0
+
+
+async def test_what_leaves_session_parent_and_environment_is_still_ended(place: Place, tmp_path: Path) -> None:
+    if place.kind == "sim":
+        pytest.skip("the simulated container takes only processes with its own variable for its own")
+    noted = tmp_path / "pid"
+    # The second setsid forks, because the first one leads its group: nothing but the pipe tells whose the child is.
+    escape = f"env -i setsid setsid sh -c 'echo $$ > {noted}; exec sleep 300' & sleep 300"
+    async with caller(place.state_dir, place.kind) as mine:
+        job_id = await mine.start(escape)
+        await until(lambda: noted.exists() and noted.read_text().strip() != "", "the escape has noted its pid")
+        job = int(noted.read_text())
+        await mine.call("job_stop", job_id=job_id)
+        assert not lives(job)
+        noted.unlink()
+        answer = await mine.bash(escape, timeout_ms=1500)
+        assert (answer["outcome"], answer["drained"]["survivors"]) == ("timeout", [])
+        assert not lives(int(noted.read_text()))
 
 
 async def test_a_terminal_is_offered(place: Place) -> None:

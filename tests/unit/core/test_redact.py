@@ -126,3 +126,22 @@ def test_a_password_in_a_destination_is_masked(text: str) -> None:
 @pytest.mark.parametrize("text", ["root@10.0.0.1:22", "a (root@h:22): closed", "12:30 mail@h"])
 def test_a_destination_without_a_password_stays_readable(text: str) -> None:
     assert redact_text(text) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (r'export TOKEN="ab\"cd ef"; ls', "export TOKEN=*** ls"),
+        ("TOKEN=$'abc def' run", "TOKEN=*** run"),
+        ('TOKEN="abc"def run', "TOKEN=*** run"),
+        (r"TOKEN=abc\ def run", "TOKEN=*** run"),
+        ('TOKEN=ab"c d" run', "TOKEN=*** run"),
+        (r"API_KEY='a b'\''c d' run", "API_KEY=*** run"),
+        ("curl -H 'Authorization: token ghp_abcdefgh' x", "curl -H 'Authorization: token ***' x"),
+        ("a\n-----BEGIN RSA PRIVATE KEY-----\nabc\n-----END RSA PRIVATE KEY-----\nb", "a\n***\nb"),
+        ("cut: -----BEGIN OPENSSH PRIVATE KEY-----\nabc", "cut: ***"),
+        ('{"password":"a b","x":"y"}', '{"password":***,"x":"y"}'),
+    ],
+)
+def test_a_secret_is_masked_to_its_very_end(text: str, expected: str) -> None:
+    assert redact_text(text) == expected

@@ -118,3 +118,29 @@ def test_an_address_names_place_and_container(tmp_path: Path) -> None:
     write(tmp_path, '[a]\nhost = "h"\nuser = "u"\nport = 2\ncontainer = "c"\n')
     assert lookup(tmp_path, "a").address == "a (u@h:2, container c)"
     assert lookup(tmp_path, "u@h:2").address == "u@h:2"
+
+
+LIMITED = """
+[free]
+host = "box.example.org"
+[prod]
+host = "Box.example.org"
+user = "root"
+read_only = true
+root = "/data"
+deny_commands = ["rm"]
+"""
+
+
+@pytest.mark.parametrize("name", ["box.example.org", "root@box.example.org:22", "ssh://other@BOX.example.org/"])
+def test_a_destination_has_the_limits_of_the_endpoint_it_reaches(tmp_path: Path, name: str) -> None:
+    write(tmp_path, LIMITED)
+    config = resolve(tmp_path, EndpointRequest(endpoint=name))
+    assert (config.read_only, config.root, config.deny_commands) == (True, "/data", ("rm",))
+    assert config.name == name
+
+
+def test_another_port_or_name_is_another_place(tmp_path: Path) -> None:
+    write(tmp_path, LIMITED)
+    assert not resolve(tmp_path, EndpointRequest(endpoint="root@box.example.org:2222")).read_only
+    assert not resolve(tmp_path, EndpointRequest(endpoint="free")).read_only

@@ -12,6 +12,7 @@ from parity_world import World, commit_all, contents, frozen, git, new_tree, ope
 
 from vaws_mcp.coordinator.reservation import reserved
 from vaws_mcp.coordinator.wanted import TreeUse
+from vaws_mcp.endpoint.registry import load_endpoints, save_endpoint
 from vaws_mcp.source.native import native_digest
 from vaws_mcp.source.operations import sync_bound
 from vaws_mcp.source.stash import clear_work, put_work_back, save_work
@@ -399,3 +400,21 @@ async def test_a_task_without_a_tree_and_an_endpoint_without_one_are_told_what_t
         absent = await world.sync()
         assert (absent["outcome"], absent["error"]["code"]) == ("failed", "not_a_tree")
         assert str(tmp_path / "absent") in absent["error"]["message"]
+
+
+@pytest.mark.asyncio
+async def test_a_file_that_the_endpoint_denies_is_not_written_and_nothing_else_either(
+    tmp_path: Path, pair: tuple[Path, Path]
+) -> None:
+    local, remote = pair
+    write(local, {"more.py": "more\n", "deep/secret.txt": "s\n"})
+    before = frozen(remote)
+    async with opened(tmp_path / "w", local, remote) as world:
+        config = load_endpoints(world.state_dir)["box"]
+        save_endpoint(world.state_dir, config.model_copy(update={"deny_paths": ("secret*",)}))
+        answer = await world.sync()
+        assert (answer["outcome"], answer["error"]["code"]) == ("failed", "path_denied")
+        assert "secret.txt" in answer["summary"]
+        assert frozen(remote) == before
+        (local / "deep" / "secret.txt").unlink()
+        await world.synced()

@@ -52,6 +52,9 @@ class Journal:
     def note(self, **changes: Any) -> None:
         self.status.update(changes)
 
+    def watch(self) -> None:
+        """Nobody deletes the record of a requester."""
+
 
 class Waits:
     """Waits without signals."""

@@ -156,3 +156,20 @@ def test_a_big_body_comes_back_whole(worker: Client) -> None:
     answer = worker.call("run", {"argv": ["cat"], "max_output_bytes": len(body)}, body)
     assert answer.body == body
     assert rss_kib(worker.process.pid) < 150_000
+
+
+@pytest.mark.parametrize("method", ["write", "run"])
+def test_a_worker_that_was_frozen_does_not_start_what_was_given_up_meanwhile(
+    worker: Client, tmp_path: Path, method: str
+) -> None:
+    paths = [tmp_path / str(number) for number in range(30)]
+    worker.call("ping")
+    worker.process.send_signal(signal.SIGSTOP)
+    for path in paths:
+        params = {"path": str(path)} if method == "write" else {"command": f"echo late > {path}", "detach": True}
+        worker.start(method, params, b"late" if method == "write" else b"")
+    assert worker.process.stdin
+    worker.process.stdin.close()
+    worker.process.send_signal(signal.SIGCONT)
+    assert worker.process.wait(10) == 0
+    assert [path.name for path in paths if path.exists()] == []

@@ -72,6 +72,14 @@ def test_an_execution_that_ends_by_itself_succeeded(worker: Client, home: Path) 
     assert {path.stat().st_mode & 0o077 for path in folder.iterdir()} == {0}
 
 
+def test_a_receipt_masks_the_secrets_of_a_command(worker: Client, home: Path) -> None:
+    submit(worker, argv=["echo", "--api-key", "s3cret", "--hf-token=s3cret", "TOKEN=s3cret", "--max-tokens", "8"])
+    wait(worker, "released")
+    assert tail(worker)[1].count(b"s3cret") == 3
+    receipt = json.loads((home / ".vaws" / "executions" / "e-1" / "receipt.json").read_text())
+    assert receipt["argv"] == ["echo", "--api-key", "***", "--hf-token=***", "TOKEN=***", "--max-tokens", "8"]
+
+
 @pytest.mark.parametrize(
     ("command", "code", "signum"), [("exit 3", 3, None), ("kill -KILL $$", None, 9), ("exec /nowhere/x", 127, None)]
 )

@@ -87,3 +87,25 @@ def test_a_cut_keeps_only_whole_characters(words: str, size: int) -> None:
     kept = raw[: whole_characters(raw)]
     assert len(raw) - len(kept) <= 3
     kept.decode("utf-8", "surrogatepass")
+
+
+@given(
+    text,
+    st.integers(-12, -1),
+    st.none() | st.integers(1, 6),
+    st.integers(1, 60),
+    st.integers(2, 50),
+    st.integers(1, 50),
+)
+def test_the_last_lines_are_the_same_without_counting_those_before(
+    raw: bytes, offset: int, limit: int | None, max_bytes: int, max_line_bytes: int, chunk: int
+) -> None:
+    window = Window(offset, limit, max_bytes, max_line_bytes)
+    expected, whole = read(raw, window, chunk)
+    with tempfile.TemporaryFile() as stream, mock.patch.object(module, "CHUNK_BYTES", chunk):
+        stream.write(raw)
+        stream.flush()
+        page = Lines(stream.fileno(), len(raw), lambda: None).last_page(window)
+    assert (page.lines, page.full) == (expected.lines, expected.full)
+    assert page.first_line is None
+    assert page.truncated_lines == [number - whole.total_lines - 1 for number in expected.truncated_lines]

@@ -7,6 +7,9 @@ from pathlib import Path
 import pytest
 from worker_client import Client, Start, WorkerError, rss_kib
 
+from vaws_mcp.worker.engine.run import run
+from vaws_mcp.worker.request import Call, Request
+
 
 def test_both_streams_and_the_exit_code_come_back_apart(worker: Client) -> None:
     answer = worker.bash("echo out; echo err >&2; exit 3")
@@ -142,6 +145,15 @@ def wait_until(true: Callable[[], bool]) -> None:
     while not true():
         assert time.monotonic() < limit
         time.sleep(0.01)
+
+
+def test_a_slow_reader_gets_all_that_a_command_wrote_before_it_ended() -> None:
+    def slow(_head: dict[str, object], _body: bytes) -> None:
+        time.sleep(0.03)
+
+    params = {"command": "head -c 1500000 /dev/zero; printf end", "max_output_bytes": 2 << 20, "stream": True}
+    result, body = run(Request(Call(1, "run", params, b"", None), slow))
+    assert (result["stdout"]["bytes"], body[-3:]) == (1_500_003, b"end")
 
 
 def test_late_output_of_a_background_child_reaches_the_log(worker: Client, home: Path) -> None:

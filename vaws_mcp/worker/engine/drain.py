@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Set, Tuple
+from typing import Any, Callable, Dict, FrozenSet, List, NamedTuple, Optional, Set, Tuple
 
 from ..facts import procfs
 from ..facts.procfs import Identity, Process
@@ -17,17 +17,24 @@ _LONGEST_PAUSE_S = 0.05
 
 
 class Family:
-    """A process family, found by ancestry, session and a marker in the environment.
+    """A process family, found by ancestry, session, a marker in the environment, and the pipes its output goes to.
 
-    Members once seen stay members, with their descendants, also when they leave the session or lose their parent.
+    ``outputs`` are those pipes as ``/proc`` names them: who clears its environment and starts a session often
+    has them still. Members once seen stay members, with their descendants, also when they leave the session or lose
+    their parent.
     """
 
     def __init__(
-        self, root: Optional[Identity] = None, sid: Optional[int] = None, marker: Optional[bytes] = None
+        self,
+        root: Optional[Identity] = None,
+        sid: Optional[int] = None,
+        marker: Optional[bytes] = None,
+        outputs: FrozenSet[str] = frozenset(),
     ) -> None:
         self.root = root
         self.sid = sid
         self.marker = marker
+        self.outputs = outputs
         self.known: Set[Identity] = set()
         if root is not None:
             self.known.add(root)
@@ -35,7 +42,9 @@ class Family:
     def _is_seed(self, process: Process) -> bool:
         if process.identity in self.known or (self.sid is not None and process.sid == self.sid):
             return True
-        return self.marker is not None and procfs.has_variable(process.pid, self.marker)
+        if self.marker is not None and procfs.has_variable(process.pid, self.marker):
+            return True
+        return bool(self.outputs) and any(link in self.outputs for link in map(_link_of(process.pid), (1, 2)))
 
     def members(self) -> List[Process]:
         """Return the living members now; this process is never one."""
@@ -54,6 +63,16 @@ class Family:
         living = [table[pid] for pid in found if table[pid].alive]
         self.known.update(process.identity for process in living)
         return sorted(living)
+
+
+def _link_of(pid: int) -> Callable[[int], str]:
+    def link(fd: int) -> str:
+        try:
+            return os.readlink(f"/proc/{pid}/fd/{fd}")
+        except OSError:
+            return ""
+
+    return link
 
 
 class Descendants(Family):

@@ -120,6 +120,7 @@ class Job:
             "boot_id": procfs.boot_id(),
             "root": self._root,
             "marker": plan.marker,
+            "outputs": sorted(running.outputs),
             "keeper": _as_dict(procfs.identity_of(os.getpid())),
             "streams": {
                 stream.name: {"dropped": stream.dropped, "open": not stream.ended, "log_error": stream.log_error}

@@ -106,9 +106,11 @@ def family_of(record: Record) -> Optional[Family]:
         return None
     root = identity(record, "root")
     marker = str(record["marker"]).encode("ascii")
+    # Once nobody reads a pipe any more, its number may be given to another one.
+    outputs = frozenset(cast("List[str]", record.get("outputs") or [])) if kept(record) else frozenset()
     if root is None:
-        return Family(marker=marker)
-    return Family(root, root.pid if _session_is_its_own(root, marker) else None, marker)
+        return Family(marker=marker, outputs=outputs)
+    return Family(root, root.pid if _session_is_its_own(root, marker) else None, marker, outputs)
 
 
 def _session_is_its_own(root: Identity, marker: bytes) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from typing import Callable, Iterator, List, NamedTuple, Optional
+from typing import Callable, Iterator, List, NamedTuple, Optional, Tuple
 
 WHOLE_FILE_BYTES = 64 << 20
 CHUNK_BYTES = 1 << 18
@@ -23,7 +23,8 @@ class Page(NamedTuple):
     """The lines of one answer.
 
     Shapes: ``lines`` are whole lines with their ends, apart from those numbered in ``truncated_lines``, which lost
-    their last part. ``first_line`` is None when the lines before the page were not counted.
+    their last part. ``first_line`` is None when the lines before the page were not counted. ``full`` says that more
+    lines follow.
     """
 
     lines: List[bytes]
@@ -138,11 +139,14 @@ class Lines:
     def page_at(self, first_line: int, window: Window) -> Page:
         """Return the page that begins with line ``first_line``, counted from 1."""
         index = self._chunk_with(first_line)
-        number = self._ends_before[index]
+        return self._page(index * CHUNK_BYTES, self._ends_before[index], first_line, window)
+
+    def _page(self, position: int, number: int, first_line: int, window: Window) -> Page:
+        """Return the page from ``first_line`` on; ``number`` is that of the line that ends before ``position``."""
         page = Page([], first_line, [], full=False)
         cutter = LineCutter(window.max_line_bytes)
         used = 0
-        for line in self._lines_from(index * CHUNK_BYTES, cutter):
+        for line in self._lines_from(position, cutter):
             number += 1
             if number < first_line:
                 continue
@@ -173,17 +177,26 @@ class Lines:
         return before[-1] if before else 0
 
     def last_page(self, window: Window) -> Page:
-        """Return the last lines, as many as asked for and as fit, without counting those before them."""
-        start = max(0, self._size - window.max_bytes)
-        raw = b"".join(self.chunks(start))
-        if start > 0:
-            raw = raw[raw.find(b"\n") + 1 :]
-        cutter = LineCutter(window.max_line_bytes)
-        lines = list(cutter.feed(raw))
-        rest = cutter.rest()
-        if rest is not None:
-            lines.append(rest)
-        wanted = lines[window.offset :]
-        if window.limit is not None:
-            wanted = wanted[: window.limit]
-        return Page([line.kept for line in wanted], None, [], full=len(wanted) < min(len(lines), -window.offset))
+        """Return the page that begins so many lines before the end, without counting those before it.
+
+        ``truncated_lines`` counts from the end, the last line being -1.
+        """
+        position, count = self._last(-window.offset)
+        return self._page(position, -count - 1, -count, window)._replace(first_line=None)
+
+    def _last(self, wanted: int) -> Tuple[int, int]:
+        """Return where the last ``wanted`` lines begin, and how many there are of them."""
+        found, end = 0, self._size
+        while end > 0:
+            self._check()
+            start = max(0, end - CHUNK_BYTES)
+            chunk = self._read_range(start, end - start)
+            before = len(chunk) - (end == self._size)  # a line end at the very end begins no line
+            count = chunk.count(b"\n", 0, before)
+            if found + count >= wanted:
+                for _ in range(wanted - found):
+                    before = chunk.rfind(b"\n", 0, before)
+                return start + before + 1, wanted
+            found += count
+            end = start
+        return 0, found + (self._size > 0)

@@ -7,11 +7,13 @@ the child neither blocks nor dies of SIGPIPE.
 
 from __future__ import annotations
 
+import array
 import contextlib
 import errno
 import fcntl
 import os
 import select
+import termios
 import threading
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
@@ -111,6 +113,13 @@ class Stream:
             self._enlarge()
         return chunk
 
+    def waiting(self) -> int:
+        """Return how many bytes are in the pipe now."""
+        count = array.array("i", [0])
+        with contextlib.suppress(OSError):  # EIO of a terminal that nobody has open
+            fcntl.ioctl(self.fd, termios.FIONREAD, count)
+        return count[0]
+
     def _take(self, chunk: bytes) -> None:
         if self.on_overflow is not None and self.total + len(chunk) > self._limit:
             overflow, self.on_overflow = self.on_overflow, None
@@ -199,11 +208,19 @@ def open_streams(limit: int, *, terminal: bool = False) -> List[Stream]:
 
 def _open_terminal() -> Tuple[int, int]:
     import struct
-    import termios
 
     master, slave = os.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
     return master, slave
+
+
+def pipe_of(fd: int) -> Optional[str]:
+    """Return what ``/proc`` calls a pipe, at both of its ends; None for a terminal, or without ``/proc``."""
+    try:
+        link = os.readlink(f"/proc/self/fd/{fd}")
+    except OSError:
+        return None
+    return link if link.startswith("pipe:") else None
 
 
 def open_logs(streams: List[Stream], folder: str, budget: Budget) -> None:

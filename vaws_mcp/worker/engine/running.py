@@ -13,7 +13,7 @@ from ..request import Request, Waker
 from .child import Child, Spawn
 from .drain import Drained, Family, Pace, drain
 from .inflight import IN_FLIGHT
-from .outputs import SINKS, Budget, Stream, open_logs, open_streams
+from .outputs import SINKS, Budget, Stream, open_logs, open_streams, pipe_of
 from .stdin import Stdin
 
 LATE_OUTPUT_S = 0.1
@@ -64,6 +64,7 @@ class Running:
             self.streams = open_streams(plan.max_output_bytes, terminal=plan.tty)
         except OSError as error:
             raise from_os_error(error) from None
+        self.outputs = frozenset(filter(None, (pipe_of(stream.fd) for stream in self.streams)))
         self._slot: Optional[int] = None
         self._stdin: Optional[Stdin] = None
         self._child: Optional[Child] = None
@@ -174,12 +175,14 @@ class Running:
 
     def read_late_output(self) -> None:
         """Read what is still in the pipes, and for a moment what comes from whoever else holds them."""
+        owed = {stream: stream.total + stream.waiting() for stream in self.streams}
         limit = time.monotonic() + LATE_OUTPUT_S
         while not all(stream.ended for stream in self.streams):
             left = limit - time.monotonic()
-            if left <= 0:
+            # On a busy machine the time is over before the command's own output is read.
+            if left <= 0 and all(stream.ended or stream.total >= end for stream, end in owed.items()):
                 return
-            self.serve(left)
+            self.serve(max(0.0, left))
 
     def drain(self) -> Drained:
         """End the whole family while its output is still read."""
@@ -193,7 +196,7 @@ class Running:
     def family(self) -> Family:
         """Return the family, which can be found as long as the child is not reaped."""
         child = self.child
-        return Family(child.identity, child.pid, self.plan.marker.encode("ascii"))
+        return Family(child.identity, child.pid, self.plan.marker.encode("ascii"), self.outputs)
 
     def _pause(self, seconds: float) -> None:
         limit = time.monotonic() + seconds

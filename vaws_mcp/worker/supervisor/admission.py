@@ -7,7 +7,7 @@ from typing import Callable, Dict, List, Optional
 
 from ..facts import procfs
 from ..refusal import Refusal
-from . import borrow, grant, trees
+from . import borrow, grant, lease_dir, trees
 from . import status as records
 from .borrow import Joining, ReservationBusyError
 from .devices import Devices
@@ -45,7 +45,9 @@ class Admission:
         found = Grant(Place(str(self._journal.status["boot_id"]), None), [], [], [], [], None)
         try:
             if self._needs.reservation is not None:
-                found = found._replace(link=self._joined(self._needs.reservation))
+                folder = lease_dir.chosen(self._needs.lease_dir)  # for the time after the reservation has ended
+                place = found.place._replace(folder=folder)
+                found = found._replace(link=self._joined(self._needs.reservation), place=place)
             for tree in self._own_trees(found.link):
                 found.trees.append(tree)
             found = self._with_leases(found)
@@ -105,6 +107,7 @@ class Admission:
         pause_s = _FIRST_PAUSE_S
         while True:
             self._signals.check()
+            self._journal.watch()
             waiting: dict[str, object] = {
                 "reservation": reservation,
                 "holder": None,
@@ -127,6 +130,7 @@ class Admission:
         since = records.now()
         while True:
             self._signals.check()
+            self._journal.watch()
             if devices.due() and devices.allowed(link.devices):
                 return
             waiting = [

@@ -52,17 +52,25 @@ class Grant(NamedTuple):
             env["VAWS_PORTS"] = ",".join(str(port) for port in self.ports)
         return env
 
-    def keep(self, record: Record) -> None:
-        """Lock files anew that somebody deleted from under us."""
-        for lease in self.held:
-            leases.retaken(self.place, lease, {**record, "since": records.now()})
+    def keep(self, record: Record) -> List[str]:
+        """Lock files anew that somebody deleted from under us; returns the keys of those that another has now."""
+        now = {**record, "since": records.now()}
+        return [lease.key for lease in self.held if not leases.retaken(self.place, lease, now)]
 
     def inherit(self, record: Record) -> None:
-        """Say in the lock files that we are the holder, after the reservation that took the leases has ended."""
-        for lease in self.link.held if self.link is not None else ():
+        """Say in the lock files that we are the holder, after the reservation that took the leases has ended.
+
+        From now on the leases are ours to look after.
+        """
+        if self.link is None:
+            return
+        for lease in self.link.held:
             for fd in lease.fds:
                 if stat.S_ISREG(os.fstat(fd).st_mode):
                     leases.note_holder(fd, {**record, "since": records.now()})
+        ours = [lease for lease in self.link.held if not lease.key.startswith("tree:")]
+        self.held.extend(ours)
+        self.link.held[:] = [lease for lease in self.link.held if lease not in ours]
 
 
 def holder_record(spec: Spec, since: float, start_ticks: Optional[int]) -> Record:

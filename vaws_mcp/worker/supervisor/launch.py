@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from typing import Any, Callable, Dict, List, NamedTuple
 
@@ -16,6 +17,8 @@ from .grant import Grant
 from .spec import MARKER, Spec, digest_of_environment
 
 _VISIBLE = "ASCEND_RT_VISIBLE_DEVICES"
+_MASK = "***"
+_SECRET = re.compile(r"(?i)(^|[-_])(token|key|secret|password|passwd|credentials?)\Z")
 
 
 class Start(NamedTuple):
@@ -29,6 +32,7 @@ class Start(NamedTuple):
 def prepared(spec: Spec, grant: Grant, check: Callable[[], None]) -> Start:
     """Return environment and directory of the command. Raises: Refusal."""
     env, source = environment.prepare(spec.env_spec, check)
+    env.pop(_VISIBLE, None)  # also what the container or an env file says is no grant
     for name, value in spec.env.items():
         if value is None:
             env.pop(name, None)
@@ -56,12 +60,27 @@ def start(folder: str, argv: List[str], ready: Start) -> Child:
             os.close(fd)
 
 
+def masked(argv: List[str]) -> List[str]:
+    """Return a command without the values of its secret flags and assignments: ``--api-key abc``, ``TOKEN=abc``."""
+    shown: List[str] = []
+    hide = False
+    for word in argv:
+        name, equals, _value = word.partition("=")
+        secret = _SECRET.search(name) is not None
+        if hide and not word.startswith("-"):
+            shown.append(_MASK)
+        else:
+            shown.append(f"{name}={_MASK}" if equals and secret else word)
+        hide = secret and not equals and word.startswith("-")
+    return shown
+
+
 def write_receipt(folder: str, spec: Spec, ready: Start, status: records.Status) -> None:
     """Write down what is started with what; values of the caller's variables may be secret and are not kept."""
     receipt: Dict[str, Any] = {
         "schema": status["schema"],
         "execution_id": spec.execution_id,
-        "argv": spec.argv,
+        "argv": masked(spec.argv),
         "cwd": ready.cwd,
         "user_env": digest_of_environment(spec.env),
         "env_source": ready.env_source,

@@ -13,6 +13,7 @@ import hashlib
 import os
 import re
 import socket
+import stat
 from typing import Any, Dict, Iterable, List, NamedTuple, Optional
 
 from ..facts import procfs
@@ -147,8 +148,17 @@ def release_all(held: Iterable[Held]) -> None:
 
 
 def retaken(place: Place, lease: Held, record: Record) -> bool:
-    """Lock the file anew after somebody deleted it from under us; False when that is not possible now."""
-    if place.folder is None or any(lease_dir.is_at(fd, lock_path(place.folder, lease.key)) for fd in lease.fds):
+    """Lock the file anew after somebody deleted it from under us; False when another has it, or it cannot be made.
+
+    A file that is there is touched, so that whoever clears away old files leaves it alone.
+    """
+    files = [fd for fd in lease.fds if stat.S_ISREG(os.fstat(fd).st_mode)]
+    if place.folder is None or not files:
+        return True
+    there = [fd for fd in files if lease_dir.is_at(fd, lock_path(place.folder, lease.key))]
+    if there:
+        with contextlib.suppress(OSError):
+            os.utime(there[0])
         return True
     try:
         lease_dir.prepare(place.folder)
@@ -180,6 +190,12 @@ def names_in_use(place: Place) -> Dict[str, Optional[str]]:
         else:
             found.setdefault(key, None)
     return found
+
+
+def is_taken(place: Place, key: str) -> bool:
+    """Tell whether somebody holds a lease now, as far as it can be seen here."""
+    locked = place.folder is not None and lease_dir.is_held(lock_path(place.folder, key))
+    return locked or key in names_in_use(place)
 
 
 def holder_of(place: Place, key: str) -> Optional[Record]:

@@ -142,7 +142,10 @@ class Supervisor:
     def _look(self, grant: Grant) -> None:
         """Look after what could be taken from under us: the record and the lock files."""
         self._journal.watch()
-        grant.keep(self._admission.record)
+        lost = [key for key in grant.keep(self._admission.record) if not key.startswith("logic")]
+        if lost:
+            why = "their locks were deleted, and others have them now: they may be in use twice"
+            self._journal.note(note=f"{', '.join(lost)}: {why}")
 
     def _never_started(self, error: Exception) -> int:
         drained = drain(Descendants(), Pace(0.0))  # a probe that was under way

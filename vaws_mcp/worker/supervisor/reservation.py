@@ -80,6 +80,7 @@ class Reservation:
             if (limit is None and self._signals.stop_asked) or (limit is not None and time.monotonic() >= limit):
                 break
             self._serve(_LOOK_EVERY_S if limit is None else min(_LOOK_EVERY_S, max(0.0, limit - time.monotonic())))
+            self._look()
         left = [user.as_json() for user in self._users.values()]
         for sock in self._open.values():
             sock.close()

@@ -16,11 +16,13 @@ from ..engine.linux import send_signal
 from ..facts import procfs, sockets
 from ..facts.procfs import Identity
 from ..refusal import Refusal
+from . import choose, lease_dir, scope
 from . import status as records
 from .choose import DeviceWish
+from .leases import Place, holder_of, is_taken, safe_key
 from .probing import Probing
 from .release import devices_free
-from .spec import StopTimes, load, parse, stop_times
+from .spec import StopTimes, existing_folder, load, parse, stop_times
 
 PORT_BOUND_S = 2.0
 _SHELLS = frozenset(("bash", "sh", "dash", "zsh", "ash", "ksh", "busybox"))
@@ -104,22 +106,31 @@ def finish(
 def drain_orphans(folder: str, status: records.Status, reason: str, times: StopTimes) -> Optional[records.Status]:
     """End the family of an execution whose supervisor is gone and finish its record.
 
-    Returns None when another process holds the supervisor's lock: then that one does it.
+    One that has exited before, but still held something, is looked at again. Returns None when another process holds
+    the supervisor's lock: then that one does it.
     """
     lock = records.try_lock(folder)
     if lock is None:
         return None
     try:
         current = records.read_status(folder) or status
-        if current["state"] == "exited":
+        again = current["state"] == "exited"
+        if again and current["resources_released"]:
             return current
+        users = _living_users(current)
         family = records.family_of(current)
         drained = drain(family, Pace(times.term_s, times.kill_s))
-        current.update(state="exited", ended_at=records.now(), stop_reason=reason)
-        current["stop_requested_at"] = current.get("stop_requested_at") or records.now()
-        current["exit"] = {"reason": "cancelled", "code": None, "signal": None}
-        current["note"] = "ended without its supervisor; its exit code is not known"
+        if not again:
+            current.update(state="exited", ended_at=records.now(), stop_reason=reason)
+            current["stop_requested_at"] = current.get("stop_requested_at") or records.now()
+            current["exit"] = {"reason": "cancelled", "code": None, "signal": None}
+        current["note"] = (
+            "all it held is free now" if again else "ended without its supervisor; its exit code is not known"
+        )
         finish(current, drained, family, lambda: _devices_free(folder, current))
+        if users:
+            names = ", ".join(str(user["execution_id"]) for user in users)
+            current.update(survivors=users, resources_released=False, note=f"still used by {names}")
         try:
             records.write_status(folder, current)
         except OSError as error:
@@ -129,15 +140,40 @@ def drain_orphans(folder: str, status: records.Status, reason: str, times: StopT
         os.close(lock)
 
 
+def _living_users(status: records.Status) -> List[Dict[str, Any]]:
+    """Return those launches in a hold, of those that were in it when it ended, that have not ended."""
+    users = [entry for entry in status["survivors"] if "execution_id" in entry]
+    return [user for user in users if _lives(str(user["execution_id"]))]
+
+
+def _lives(execution_id: str) -> bool:
+    try:
+        return records.observe(existing_folder(execution_id), execution_id)["state"] not in records.FINAL_STATES
+    except Refusal:
+        return False
+
+
 def _devices_free(folder: str, status: records.Status) -> Tuple[bool, Optional[str]]:
-    """Probe the devices of an execution whose supervisor is gone."""
-    devices = [device["logic"] for device in status.get("devices") or []]
+    """Probe the devices of an execution whose supervisor is gone, but for those that somebody else has by now."""
+    spec = parse(load(folder))
+    shared = lease_dir.chosen(spec.needs.lease_dir)
+    place = Place(procfs.boot_id() or "", shared if os.path.isdir(shared) else None)
+    granted: List[Dict[str, Any]] = status.get("devices") or []
+    devices = [device["logic"] for device in granted if not _is_others(place, device, spec.needs.reservation)]
     if not devices:
         return True, None
-    spec = parse(load(folder))
     try:
         env, _source = environment.prepare(spec.env_spec, lambda: None)
     except Refusal as refusal:
         return False, f"whether the devices are free again is not known: {refusal.message}"
     wish = (spec.needs.devices or DeviceWish())._replace(assume_free=bool(status["assumed_free"]))
     return devices_free(devices, wish, Probing(env, lambda: None).now, time.sleep)
+
+
+def _is_others(place: Place, device: Dict[str, Any], reservation: Optional[str]) -> bool:
+    """Tell whether another execution has a device now: our own lease ended with our supervisor."""
+    alias = choose.alias_of(device["logic"], scope.mount_namespace())
+    keys = [safe_key(device["bus_id"] or "npu{}c{}".format(device["npu"], device["chip"])), alias]
+    held = [key for key in keys if is_taken(place, key)]
+    holders = [holder_of(place, key) or {} for key in held]
+    return any(reservation is None or holder.get("execution_id") != reservation for holder in holders)

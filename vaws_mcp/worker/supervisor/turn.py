@@ -23,6 +23,7 @@ _LONGEST_PAUSE_S = 0.25
 _NOTE_EVERY_S = 1.0
 _PORT_GRACE_S = 3.0
 _PORT_TRIES = 50
+RELOCK_S = 7.0  # the holders of leases look every five seconds whether their lock files are still there
 
 
 class Taken(NamedTuple):
@@ -51,6 +52,7 @@ class Turn:
         self._next_note = 0.0
         self._network = scope.network_namespace()
         self._port_limit: Optional[float] = None
+        self._settled = 0.0
 
     def take(self, devices: Optional[Devices]) -> Taken:
         """Wait until everything is ours.
@@ -62,6 +64,7 @@ class Turn:
         try:
             while True:
                 self._signals.check()
+                self._journal.watch()
                 taken = self._step()
                 if taken is not None:
                     self._journal.status.update(queue=None, blocked=None)
@@ -111,7 +114,7 @@ class Turn:
         try:
             first = self._is_first()
         except QueueBusyError as error:
-            hint = "Find the process that holds it (lease.list), and end it."
+            hint = "Find the process that holds it (fuser shows it), and end it."
             self._journal.note(blocked={"code": "lease_dir_unusable", "message": str(error), "hint": hint})
             return None
         except OSError as error:
@@ -125,12 +128,16 @@ class Turn:
         if self._ticket is not None and not self._ticket.valid():
             self._drop_ticket()
             lease_dir.prepare(self._place.folder)
+            self._settled = time.monotonic() + RELOCK_S
         if self._ticket is None:
             record = {**self._record, "since": self._since}
             self._ticket = tickets.take(self._place.folder, self._keys(), record, self._signals.pause)
         before = self._ticket.ahead()
         if before:
             self._note_waiting(before)
+        elif time.monotonic() < self._settled:  # the directory was deleted: whoever holds a lease locks it anew first
+            self._note([], self._holders())
+            return False
         return not before
 
     def _keys(self) -> FrozenSet[str]:

@@ -8,6 +8,7 @@ from vaws_mcp.core.models import Result
 from vaws_mcp.endpoint.models import EndpointRequest
 
 Kind = Literal["file", "folder", "link"]
+NO_NUL = r"^[^\x00]*$"
 
 
 class ManifestRequest(EndpointRequest):
@@ -68,7 +69,7 @@ class _Transfer(EndpointRequest):
 class PushRequest(_Transfer):
     """Arguments of ``artifact_push``."""
 
-    local_path: str = Field(min_length=1, description="File or directory on this machine.")
+    local_path: str = Field(min_length=1, pattern=NO_NUL, description="File or directory on this machine.")
     remote_path: str = Field(
         min_length=1,
         description="What it becomes on the endpoint. A file goes into an existing directory under its own name; a "
@@ -82,6 +83,7 @@ class PullRequest(_Transfer):
     remote_path: str = Field(min_length=1, description="File or directory on the endpoint.")
     local_path: str = Field(
         min_length=1,
+        pattern=NO_NUL,
         description="What it becomes on this machine. A file goes into an existing directory under its own name; a "
         "directory's contents become the contents of this one.",
     )

@@ -2,6 +2,7 @@
 
 import json
 import time
+from dataclasses import replace
 from typing import Any
 
 from vaws_mcp.core.context import Context
@@ -115,8 +116,8 @@ async def artifact_pull(request: PullRequest, ctx: Context) -> TransferResult:
     cut the same call goes on where it was. Modes, times and symbolic links inside the tree are kept; links that lead
     outside of it are refused. A long transfer answers `running`: call again with the same arguments.
     """
-    ctx.effect = "read"  # it writes on this machine; an endpoint that may only be read from allows it
-    return await _transfer(request, ctx)
+    # It writes on this machine, which is noted; an endpoint that may only be read from allows it.
+    return await _transfer(request, replace(ctx, effect="read"))
 
 
 async def _transfer(request: PushRequest | PullRequest, ctx: Context) -> TransferResult:

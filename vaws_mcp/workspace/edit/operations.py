@@ -59,7 +59,7 @@ async def _edit(request: EditRequest | MultiEditRequest, steps: Sequence[EditSte
     pieces: list[bytes] = []
     edits: list[dict[str, Any]] = []
     for step in steps:
-        old, new = step.old_string.encode(), step.new_string.encode()
+        old, new = (text.encode("utf-8", "surrogateescape") for text in (step.old_string, step.new_string))
         pieces += [old, new]
         edits.append({"old": len(old), "new": len(new), "replace_all": step.replace_all})
     async with guarded(ctx, endpoint, request.file_path, request.expected_sha256) as expected:

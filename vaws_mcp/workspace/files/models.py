@@ -24,7 +24,10 @@ class ReadResult(Result):
     lines: int = Field(description="Number of lines returned.")
     total_lines: int | None = Field(description="Number of lines of the file; null when it is too large to count.")
     next_offset: int | None = Field(description="Where to go on reading; null at the end.")
-    truncated_lines: list[int] = Field(default_factory=list[int], description="Numbers of lines cut for their length.")
+    truncated_lines: list[int] = Field(
+        default_factory=list[int],
+        description="Numbers of lines cut for their length; from the end (-1 is the last) when first_line is null.",
+    )
     size: int = Field(description="Size in bytes.")
     sha256: str | None = Field(description="Hash of the whole file; null when it is too large.")
     mtime: float = Field(description="Modification time, seconds since 1970.")

@@ -53,6 +53,8 @@ async def remote_read(request: ReadRequest, ctx: Context) -> ReadResult:
     )
     if result.next_offset is not None:
         result.hint = f"Call remote_read with offset={result.next_offset} for more."
+    elif not found["eof"]:
+        result.hint = "More lines follow: raise limit or max_bytes, or begin nearer to the end."
     return result
 
 

@@ -140,4 +140,7 @@ def _describe(bash: BashResult, *, running: bool) -> None:
         bash.status = "ok" if bash.exit_code == 0 else "non_zero_exit"
         bash.summary = f"exit code {bash.exit_code}"
     if not running and bash.truncated and bash.job_id:
-        bash.hint = f"The whole output is kept: call job_tail with job_id={bash.job_id}, stream and offset."
+        whole = (
+            "whole output is" if not bash.dropped_bytes else f"output without its last {bash.dropped_bytes} bytes is"
+        )
+        bash.hint = f"The {whole} kept: call job_tail with job_id={bash.job_id}, stream and offset."

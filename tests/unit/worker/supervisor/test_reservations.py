@@ -133,6 +133,19 @@ def test_a_stopped_one_waits_for_its_launches_and_names_them(caller: Caller) -> 
     caller.queued("e-2")
 
 
+def test_a_stopped_one_that_was_still_in_use_is_released_when_it_is_stopped_after_its_launches(caller: Caller) -> None:
+    reserve(caller, stop={"int_s": 0.1, "term_s": 0.1, "kill_s": 0.1})
+    caller.submit("e-1", devices={"ids": ["0"]}, reservation="r")
+    caller.wait("e-1", "running")
+    assert caller.stop("r")["resources_released"] is False
+    again = caller.stop("r")
+    assert (again["resources_released"], again["survivors"][0]["execution_id"]) == (False, "e-1")
+    caller.stop("e-1")
+    last = caller.stop("r")
+    assert (last["state"], last["resources_released"], last["survivors"]) == ("exited", True, [])
+    assert caller.wait("r", "released")["exit"]["reason"] == "cancelled"
+
+
 def test_a_command_ends_when_nobody_wants_it_any_more(caller: Caller) -> None:
     caller.submit("e-1", idle_s=0.5)
     found = caller.wait("e-1", "released")

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from npu_world import FILLS, Caller, World, eventually
+from worker_client import Start
 
 
 def test_a_grant_names_its_devices_and_sets_the_variable(caller: Caller) -> None:
@@ -219,3 +220,11 @@ def test_an_unusable_lease_directory_is_told_and_the_sockets_exclude(caller: Cal
     assert entry["position"] is None
     assert entry["waiting_for"][0]["holder"] == {"execution_id": "e-1"}
     assert [lease["holder"] for lease in caller.call("lease.list")["leases"]] == [{"execution_id": "e-1"}]
+
+
+def test_what_the_container_says_of_devices_is_no_grant(world: World, start: Start) -> None:
+    caller = Caller(start(**world.env, ASCEND_RT_VISIBLE_DEVICES="2,3"), world)
+    caller.submit("e-1", ["sh", "-c", "echo ${ASCEND_RT_VISIBLE_DEVICES-unset}"])
+    caller.wait("e-1", "released")
+    assert caller.output("e-1") == "unset\n"
+    caller.end_all()

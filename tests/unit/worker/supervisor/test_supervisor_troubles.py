@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from npu_world import Caller, World, eventually
-from worker_client import Client, Start, WorkerError
+from worker_client import Client, Start, WorkerError, worker_argv
+
+from vaws_mcp.worker.supervisor.turn import RELOCK_S
 
 LOOK_S = 15.0
 
@@ -195,3 +201,91 @@ def test_a_worker_of_another_container_names_the_same_devices(world: World, star
     caller.filled("e-1", {"ids": ["0"]})
     other: Client = start(**{**world.env, "HOME": str(world.root)})
     assert other.call("lease.list").result["leases"][0]["holder"]["execution_id"] == "e-1"
+
+
+def test_a_device_that_another_has_by_now_does_not_keep_a_lost_execution_from_being_released(caller: Caller) -> None:
+    first = caller.filled("e-1", {"ids": ["0"]})
+    for who in ("supervisor", "root"):
+        os.kill(first[who]["pid"], signal.SIGKILL)
+    eventually(lambda: caller.status("e-1")["state"] == "lost")
+    caller.filled("e-2", {"ids": ["0"]})
+    found = caller.stop("e-1")
+    assert (found["state"], found["resources_released"]) == ("exited", True)
+    assert caller.status("e-2")["state"] == "running"
+
+
+def test_what_was_not_released_when_it_ended_is_looked_at_again_by_the_next_stop(caller: Caller, world: World) -> None:
+    caller.filled("e-1", {"ids": ["0"]})
+    world.npu_smi_says("error", 1)
+    assert caller.stop("e-1")["resources_released"] is False
+    world.npu_smi_works()
+    found = caller.stop("e-1")
+    assert (found["resources_released"], found["exit"]["reason"]) == (True, "cancelled")
+    assert caller.status("e-1")["resources_released"] is True
+
+
+def test_a_queued_execution_whose_records_were_deleted_is_found_again_and_never_starts_after_its_stop(
+    caller: Caller, world: World
+) -> None:
+    caller.filled("e-1", {"ids": ["0"]})
+    caller.submit("e-2", devices={"ids": ["0"]})
+    caller.queued("e-2", lambda queue: queue["waiting_for"])
+    shutil.rmtree(caller.folder("e-2"))
+    eventually((caller.folder("e-2") / "status.json").exists, LOOK_S)
+    assert "deleted" in caller.queued("e-2")["note"]
+    ended = caller.stop("e-2")
+    assert (ended["state"], ended["started_at"], ended["resources_released"]) == ("exited", None, True)
+
+
+def private_network(world: World, start: Start, home: Path) -> Caller:
+    """Return a caller in a network namespace of its own: only the lease directory keeps the two apart."""
+    home.mkdir()
+    other = copy.copy(world)
+    other.home = home
+    argv = ["unshare", "--net", *worker_argv(sys.executable)]
+    return Caller(start(argv, **{**world.env, "HOME": str(home)}), other)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a network namespace needs root")
+def test_whoever_waits_lets_the_holders_lock_a_deleted_directory_anew(
+    caller: Caller, world: World, start: Start, tmp_path: Path
+) -> None:
+    other = private_network(world, start, tmp_path / "other")
+    caller.submit("r", hold={"idle_s": 600}, devices={"ids": ["0"]})
+    caller.wait("r", "running")
+    other.submit("e-2", devices={"ids": ["0"]})
+    other.queued("e-2", lambda queue: queue["waiting_for"])
+    shutil.rmtree(world.lease_dir)
+    eventually((world.lease_dir / "0000:C1:00.0.lock").exists, LOOK_S)
+    time.sleep(RELOCK_S + 1.0)
+    found = other.queued("e-2", lambda queue: queue["waiting_for"])
+    assert found["queue"]["waiting_for"][0]["holder"]["execution_id"] == "r"
+    caller.stop("r")
+    other.wait("e-2", "running")
+    other.end_all()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a network namespace needs root")
+def test_a_holder_whose_lock_another_got_after_its_deletion_says_so(
+    caller: Caller, world: World, start: Start, tmp_path: Path
+) -> None:
+    other = private_network(world, start, tmp_path / "other")
+    caller.submit("r", hold={"idle_s": 600}, devices={"ids": ["0"]})
+    caller.wait("r", "running")
+    shutil.rmtree(world.lease_dir)
+    other.submit("e-2", devices={"ids": ["0"]})  # it never saw the directory that was deleted
+    other.wait("e-2", "running")
+    eventually(lambda: "in use twice" in (caller.status("r")["note"] or ""), LOOK_S)
+    other.end_all()
+
+
+def test_a_launch_looks_after_its_leases_when_its_reservation_has_ended(caller: Caller, world: World) -> None:
+    caller.submit("r", hold={"idle_s": 600}, devices={"ids": ["0"]})
+    reserved = caller.wait("r", "running")
+    caller.submit("e-1", devices={"ids": ["0"]}, reservation="r")
+    caller.wait("e-1", "running")
+    os.kill(reserved["supervisor"]["pid"], signal.SIGKILL)
+    eventually(lambda: caller.call("lease.list")["leases"][0]["holder"]["execution_id"] == "e-1")
+    shutil.rmtree(world.lease_dir)
+    eventually((world.lease_dir / "0000:C1:00.0.lock").exists, LOOK_S)
+    assert caller.call("lease.list")["leases"][0]["holder"]["owner"] == "e-1@lap"

@@ -8,6 +8,7 @@ from typing import Dict, List, NamedTuple, Optional, Set
 
 from ...refusal import Refusal
 from .entries import FILE, FOLDER, LINK, Entry, listed, shown
+from .inside import Inside
 from .link import Link
 from .scan import PART_PREFIX, Digest, hash_file, hash_open
 from .send import Need
@@ -27,6 +28,7 @@ class Plan:
 
     def __init__(self, target: bytes, entries: List[Entry], wish: Wish) -> None:
         self.target = target
+        self._inside = Inside(target)
         self.entries = entries
         self.wish = wish
         self.fresh = False
@@ -55,7 +57,7 @@ class Plan:
         self.fresh = not self.is_file and not os.path.lexists(self.target)
         conflicts: List[bytes] = []
         for index, entry in enumerate(self.entries):
-            old = None if self.fresh else _lstat(entry.under(self.target))
+            old = None if self.fresh else self._lstat(entry)
             if old is not None and self._same_file(entry, old):
                 self.unchanged += 1
             elif old is not None and stat.S_ISDIR(old.st_mode) != (entry.kind == FOLDER):
@@ -69,11 +71,18 @@ class Plan:
                 self._compare_link(entry, old)
             else:
                 self._compare_file(index, entry, old, staging, link)
+        self._inside.close()
         if conflicts:
             message = f"a directory here and none there, or the reverse, in {shown(self.target)}: {listed(conflicts)}"
             raise Refusal("type_conflict", message, hint="Remove or rename one of them.")
         if self.wish.delete and not self.fresh and not self.is_file:
             self._find_extra()
+
+    def _lstat(self, entry: Entry) -> Optional[os.stat_result]:
+        try:
+            return os.lstat(self._inside.path(entry.rel))
+        except (FileNotFoundError, NotADirectoryError):
+            return None
 
     def _same_file(self, entry: Entry, old: os.stat_result) -> bool:
         """Tell whether a file is as it has to be, by kind, mode, size and time."""
@@ -82,7 +91,7 @@ class Plan:
 
     def _compare_link(self, entry: Entry, old: Optional[os.stat_result]) -> None:
         same_time = old is not None and stat.S_ISLNK(old.st_mode) and old.st_mtime_ns == entry.mtime_ns
-        if same_time and os.readlink(entry.under(self.target)) == entry.link:
+        if same_time and os.readlink(self._inside.path(entry.rel)) == entry.link:
             self.unchanged += 1
         else:
             self.links.append(entry)
@@ -104,7 +113,7 @@ class Plan:
             self.needs.append(Need(index, staging.present(name), self.begun[index].hexdigest()))
         elif old is not None and regular and old.st_size == entry.size > 0:
             self.from_old.add(index)
-            self.needs.append(Need(index, entry.size, _hash_or_nothing(entry.under(self.target), link)))
+            self.needs.append(Need(index, entry.size, _hash_or_nothing(self._inside.path(entry.rel), link)))
         else:
             self.needs.append(Need(index, 0, ""))
 
@@ -128,13 +137,6 @@ class Plan:
                     self.extra.append(inner)
             if rel not in wanted:
                 self.extra.append(rel)
-
-
-def _lstat(path: bytes) -> Optional[os.stat_result]:
-    try:
-        return os.lstat(path)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
 
 
 def _hash_part(path: bytes, link: Link) -> Digest:

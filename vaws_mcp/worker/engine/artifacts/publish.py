@@ -9,6 +9,7 @@ from typing import Any, Dict, List, Set
 
 from ...refusal import Refusal, from_os_error
 from .entries import FOLDER, LINK, Entry, shown, text_of
+from .inside import Inside
 from .plan import Plan
 from .receive import Receiver
 from .staging import Staging, flush
@@ -22,6 +23,7 @@ class Publisher:
         self._staging = staging
         self._receiver = receiver
         self._root = staging.tree if plan.fresh else plan.target
+        self._inside = Inside(self._root)
 
     def publish(self) -> None:
         """Do it. Raises: Refusal that names the path."""
@@ -32,7 +34,9 @@ class Publisher:
             else:
                 self._finish_folders()
         except OSError as error:
-            raise _explained(error, self._plan.target) from None
+            raise self._explained(error) from None
+        finally:
+            self._inside.close()
 
     def _prepare(self) -> None:
         """Do all that can fail without touching the target."""
@@ -45,24 +49,29 @@ class Publisher:
     def _publish(self) -> None:
         plan = self._plan
         for entry in plan.folders:
-            os.mkdir(entry.under(self._root), 0o700)
+            os.mkdir(self._inside.path(entry.rel), 0o700)
         for index, path in self._receiver.done.items():
-            os.rename(path, plan.entries[index].under(self._root))
+            os.rename(path, self._inside.path(plan.entries[index].rel))
         for entry in plan.links:
             self._link(entry)
         self._delete()
         for index in self._receiver.same:
-            entry = plan.entries[index]
-            os.utime(entry.under(self._root), ns=(entry.mtime_ns, entry.mtime_ns))
-            os.chmod(entry.under(self._root), entry.mode)
+            self._dress(plan.entries[index])
         for entry in plan.modes:
             if entry.kind != FOLDER:
-                os.chmod(entry.under(self._root), entry.mode)
+                self._dress(entry)
         self._finish_folders()
         if plan.fresh:
             self._reveal()
         flush([] if plan.fresh else self._changed_folders(), self._staging.path)
         flush([os.path.dirname(plan.target) or b"/"], self._staging.path)
+
+    def _dress(self, entry: Entry) -> None:
+        """Give what is there its mode and time; a link that has taken its place is left alone."""
+        path = self._inside.path(entry.rel)
+        os.utime(path, ns=(entry.mtime_ns, entry.mtime_ns), follow_symlinks=False)
+        if not os.path.islink(path):
+            os.chmod(path, entry.mode)
 
     def _link(self, entry: Entry) -> None:
         temporary = os.path.join(self._staging.path, b"link")
@@ -70,11 +79,11 @@ class Publisher:
             os.unlink(temporary)
         os.symlink(entry.link, temporary)
         os.utime(temporary, ns=(entry.mtime_ns, entry.mtime_ns), follow_symlinks=False)
-        os.rename(temporary, entry.under(self._root))
+        os.rename(temporary, self._inside.path(entry.rel))
 
     def _delete(self) -> None:
         for rel in self._plan.extra:
-            path = self._plan.target + b"/" + rel
+            path = self._inside.path(rel)
             if os.path.isdir(path) and not os.path.islink(path):
                 os.rmdir(path)
             else:
@@ -85,8 +94,10 @@ class Publisher:
         for entry in reversed(self._plan.entries):
             if entry.kind != FOLDER or not (entry.rel or self._plan.fresh):
                 continue
-            path = entry.under(self._root)
-            facts = os.stat(path)
+            path = self._inside.path(entry.rel)
+            facts = os.lstat(path)
+            if not stat.S_ISDIR(facts.st_mode):
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), entry.under(self._root))
             if facts.st_mtime_ns != entry.mtime_ns:
                 os.utime(path, ns=(entry.mtime_ns, entry.mtime_ns))
             if stat.S_IMODE(facts.st_mode) != entry.mode and (entry.rel or entry.mode & stat.S_IWUSR):
@@ -111,6 +122,14 @@ class Publisher:
         rels: Set[bytes] = {self._plan.entries[index].rel for index in self._receiver.done}
         rels.update(entry.rel for entry in self._plan.folders + self._plan.links)
         return sorted({os.path.dirname(self._plan.target + b"/" + rel) for rel in rels if rel})
+
+    def _explained(self, error: OSError) -> Refusal:
+        name = error.filename2 or error.filename or self._plan.target
+        name = shown(self._inside.named(name)) if isinstance(name, bytes) else str(name)
+        if error.errno == errno.EXDEV:
+            message = f"{name} lies on another file system than its tree, so it cannot be replaced in one step"
+            return Refusal("other_file_system", message, hint="Move that directory by itself.")
+        return from_os_error(error, name)
 
     def facts(self, end: Dict[str, Any]) -> Dict[str, Any]:
         """Return what was done, for the result."""
@@ -143,12 +162,3 @@ def _keep_owner(path: bytes, old: os.stat_result, entry: Entry) -> None:
     except PermissionError:
         message = f"{shown(entry.rel)} belongs to user {old.st_uid}, and only root may keep that owner"
         raise Refusal("owner_not_kept", message, hint="Write as that user or to another path.") from None
-
-
-def _explained(error: OSError, target: bytes) -> Refusal:
-    name = error.filename2 or error.filename or target
-    name = shown(name) if isinstance(name, bytes) else str(name)
-    if error.errno == errno.EXDEV:
-        message = f"{name} lies on another file system than its tree, so it cannot be replaced in one step"
-        return Refusal("other_file_system", message, hint="Move that directory by itself.")
-    return from_os_error(error, name)

@@ -9,6 +9,7 @@ from typing import Any, Callable, Dict, List, NamedTuple
 
 from ...refusal import Refusal, from_os_error
 from .entries import FILE, Entry, shown
+from .inside import Inside
 from .link import Link
 from .scan import hash_open
 
@@ -38,6 +39,7 @@ class Sender:
     def __init__(self, link: Link, root: bytes, entries: List[Entry], moved: Moved) -> None:
         self._link = link
         self._root = root
+        self._inside = Inside(root)
         self._entries = entries
         self._moved = moved
         self._pieces: List[Any] = []
@@ -56,13 +58,15 @@ class Sender:
             entry = self._entries[need.number]
             path = entry.under(self._root)
             try:
-                fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | (os.O_NOFOLLOW if entry.rel else 0))
+                flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | (os.O_NOFOLLOW if entry.rel else 0)
+                fd = os.open(self._inside.path(entry.rel), flags)
                 try:
                     self._send_file(fd, need, entry, dry_run=dry_run)
                 finally:
                     os.close(fd)
             except OSError as error:
                 raise from_os_error(error, shown(path)) from None
+        self._inside.close()
         self._flush()
         counts: Dict[str, int] = {"files": self._files, "bytes": self._bytes, "spared_bytes": self._spared}
         self._link.send({"end": counts, "changed": self._changed})

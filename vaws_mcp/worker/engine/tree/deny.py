@@ -1,4 +1,4 @@
-"""What a build leaves in a source tree: it belongs to the machine it was built on and never travels.
+"""What never travels with a source tree: what a build leaves for its own machine, and files that hold secrets.
 
 A denied path counts as its last commit has it: what is not committed is left out, and is no change either.
 Source: the outputs of vllm-ascend's and vLLM's ``setup.py`` and CMake files, and of Python tools.
@@ -30,6 +30,14 @@ NAMES: Tuple[str, ...] = (
     ".mypy_cache",
     ".ruff_cache",
     ".vaws-local",
+    ".env",
+    ".env.*",
+    ".netrc",
+    ".pypirc",
+    "*.pem",
+    "id_rsa",
+    "id_ecdsa",
+    "id_ed25519",
 )
 """Globs of names, denied at any depth; a denied directory takes what is in it along."""
 
@@ -48,7 +56,7 @@ _name = re.compile("|".join(fnmatch.translate(name) for name in NAMES))
 
 
 def is_denied(path: str) -> bool:
-    """Tell whether a path, relative to the top of its tree, is what a build leaves behind."""
+    """Tell whether a path, relative to the top of its tree, never travels."""
     parts = path.rstrip("/").split("/")
     if any(_name.match(part) for part in parts):
         return True

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from typing import Any, Callable, Dict, List, NamedTuple, Optional
 
 from ...refusal import Refusal
 from ...request import Answer, Request
 from ...supervisor.trees import exclusive
+from ..confine import confined
 from . import native_inputs
 from .git import Git
 from .place import git_of, our_ref
@@ -42,8 +44,9 @@ def materialise(request: Request) -> Answer:
     ref = our_ref(request, "ref") if params.optional_text("ref") else None
     work = _Work(git, goal, our_ref(request, "kept_ref"), ref)
     request.check()
+    allow = partial(confined, request, for_write=True)
     with exclusive(git.top, params.text("who"), params.optional_text("reservation")):
-        return work.carry_out(keep=params.flag("keep")), b""
+        return work.carry_out(allow, keep=params.flag("keep")), b""
 
 
 class _Work:
@@ -57,7 +60,7 @@ class _Work:
         self._back: List[Callable[[], None]] = []
         self._kept: List[Dict[str, Any]] = []
 
-    def carry_out(self, *, keep: bool) -> Dict[str, Any]:
+    def carry_out(self, allow: Callable[[str], str], *, keep: bool) -> Dict[str, Any]:
         before = take(self._git, Objects())
         if before.changes and not keep:
             raise dirty(self._git.top, [change.path for change in before.changes])
@@ -65,6 +68,7 @@ class _Work:
         for path, one in before.whole().items():
             if path in commits:
                 require_settled(self._git.at(one.top))
+        self._check_allowed(before, commits, allow)
         try:
             for path, commit in commits.items():
                 self._move(before, path, commit)
@@ -87,6 +91,15 @@ class _Work:
             "native_changed": changed,
             "pending_rebuild": pending,
         }
+
+    def _check_allowed(self, before: Snapshot, commits: Dict[str, str], allow: Callable[[str], str]) -> None:
+        """Refuse to write a file that the endpoint's policy denies, before anything is changed."""
+        there = before.whole()
+        for path, commit in commits.items():
+            git = self._at(path)
+            if path in there:
+                for change in differences(git, there[path].head, commit):
+                    allow(os.path.join(git.top, change.path))
 
     def _at(self, path: str) -> Git:
         return self._git.at(os.path.join(self._git.top, path)) if path else self._git

@@ -69,14 +69,15 @@ def test_a_killed_run_keeps_what_it_finished_and_task_finish_cleans_up(
 
     waited = world.cli("run-wait", run_id)
     assert (waited.code, waited.answer["outcome"]) == (1, "failed")
-    ports = [json.loads(path.read_text("utf-8")) for path in task.directory.glob("executions/*/record.json")]
+    records = [json.loads(path.read_text("utf-8")) for path in task.directory.glob("executions/*/record.json")]
     finished = world.cli("task-finish", "--context-file", task.context_file)
 
     assert finished.code == 0
-    assert len(finished.answer["stopped"]) == 1
+    assert len(finished.answer["stopped"]) == 2  # the service and the reservation that it was in
     assert world.vllm() == {}
-    for record in ports:
-        assert is_free(int(record["command"][record["command"].index("--port") + 1]))
+    ports = [port for record in records for port in record["ports"]]
+    assert len(ports) == 2
+    assert all(map(is_free, ports))
     assert world.git("symbolic-ref", "--short", "HEAD") == "main"
     assert any("put back to main" in warning for warning in finished.answer["warnings"])
 

@@ -23,7 +23,9 @@ def test_the_demo_shows_the_main_job_and_cleans_up_after_itself(tmp_path: Path) 
     baseline, candidate = answer["comparison"]
     assert baseline["delta_tpot_pct_vs_first"] == 0
     assert 7 <= candidate["delta_tpot_pct_vs_first"] <= 13
-    assert {Path(path) for path in answer["report_paths"].values()} == {out / "report.md", out / "report.html"}
+    assert {Path(path) for path in answer["report_paths"].values()} == {
+        out / f"report.{kind}" for kind in ("md", "html", "csv")
+    }
     page = (out / "report.html").read_text("utf-8")
     assert "<svg" in page or "data:image" in page
     assert 'src="http' not in page

@@ -212,6 +212,8 @@ def test_a_killed_supervisor_is_seen_and_what_it_left_is_ended(world: World, too
     assert "supervisor is gone" in seen["note"]
     assert [process["title"] for process in seen["processes"]] == ["sleep 300"]
     assert tools.run("sleep", "300", service="s")["error"]["code"] == "service_unsupervised"
+    assert any("the hold on its devices and ports" in warning for warning in seen["warnings"])
+    assert tools.run("true", ports=[7001, 7001])["error"]["code"] == "port_malformed"
     stopped = tools.ask("stop", service="s")
     assert (stopped["state"], stopped["resources_released"]) == ("exited", True)
     assert "sleep 300" not in world.processes().values()

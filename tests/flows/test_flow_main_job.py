@@ -64,7 +64,9 @@ def check_states(answer: Json, runs: int, warmups: int) -> None:
 def check_files(answer: Json, task: Task) -> None:
     (run,) = task.runs
     assert {path.name for path in (run / "states").iterdir()} == {"baseline.json", "candidate.json"}
-    assert {Path(path) for path in answer["report_paths"].values()} == {run / "report.md", run / "report.html"}
+    assert {Path(path) for path in answer["report_paths"].values()} == {
+        run / f"report.{kind}" for kind in ("md", "html", "csv")
+    }
     assert "candidate" in (run / "report.md").read_text("utf-8")
     assert "simulated" in (run / "report.html").read_text("utf-8").lower()
     assert json.loads((run / "run.json").read_text("utf-8"))["state"] == "finished"

@@ -117,6 +117,7 @@ async def test_bench_compare_measures_two_refs_on_a_real_server_and_leaves_nothi
                 "extra_env": variables,
                 "health_timeout": vllm_recipe.READY_TIMEOUT_S,
                 "bench_timeout": vllm_recipe.BENCH_TIMEOUT_S,
+                "wait_s": 500,  # only this call looks at the processes meanwhile
             }
 
             async def look(progress: float, total: float | None, message: str | None) -> None:

@@ -22,9 +22,9 @@ from vaws_mcp.core.redact import redact_text
 from vaws_mcp.core.sanitize import one_line, plain_text
 from vaws_mcp.endpoint.connect import Endpoint, renewed
 from vaws_mcp.serving.failures import admission_blocked, how_it_ended, layer_of
-from vaws_mcp.serving.launch import stop_service
 from vaws_mcp.serving.logs import diagnose
 from vaws_mcp.serving.preflight import Surroundings
+from vaws_mcp.serving.stop import stop_service
 
 OUTPUT_BYTES = 256 << 10
 _SHOWN = 2000

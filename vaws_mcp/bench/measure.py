@@ -1,6 +1,6 @@
 """One iteration of the client, and one launch of a service measured several times."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,7 +21,8 @@ from vaws_mcp.core.files import write_atomic
 from vaws_mcp.core.redact import redact
 from vaws_mcp.endpoint.connect import Endpoint, renewed
 from vaws_mcp.numeric.summary import aggregate
-from vaws_mcp.serving.launch import Service, stop_service
+from vaws_mcp.serving.idle import still_wanted
+from vaws_mcp.serving.stop import Service, stop_service
 from vaws_mcp.serving.target import Target
 from vaws_mcp.store.records import dump_json
 from vaws_mcp.taskstore.tasks import Task
@@ -71,6 +72,7 @@ class Place:
     endpoint: Endpoint
     remote_dir: str
     raw_dir: Path
+    client_version: str | None = None
 
 
 def steps_of(settings: BenchSettings) -> int:
@@ -119,8 +121,9 @@ async def measure(ctx: Context, place: Place, settings: BenchSettings, service: 
     Raises: Failure of an iteration.
     """
     launch.service = describe(service)
-    launch.service["client_version"] = await client_version(place.endpoint, settings.serve.env)
+    launch.service["client_version"] = place.client_version
     for number in range(1, settings.runs + 1):
+        await still_wanted(place.endpoint, service.record)
         await _iterate(ctx, place, settings, service, launch, number)
 
 
@@ -206,14 +209,15 @@ async def _measure(
     return result, ended
 
 
-async def prepare_place(task: Task, endpoint: Endpoint, run_dir: Path) -> Place:
-    """Make the directories for raw results on both sides."""
+async def prepare_place(task: Task, endpoint: Endpoint, run_dir: Path, env: Mapping[str, str] | None = None) -> Place:
+    """Make the directories for raw results on both sides; with ``env`` also ask for the client's version there."""
     remote = f"{endpoint.hello['home']}/.vaws/bench/{run_dir.name}"
     params = {"argv": ["mkdir", "-p", "-m", "700", remote], "timeout_s": 30.0}
     await endpoint.call("run", params)
     raw = run_dir / "raw"
     raw.mkdir(parents=True, exist_ok=True)
-    return Place(task, endpoint, remote, raw)
+    version = None if env is None else await client_version(endpoint, env)
+    return Place(task, endpoint, remote, raw, version)
 
 
 def save_launch(run_dir: Path, launch: Launch) -> Path:

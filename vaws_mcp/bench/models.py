@@ -104,6 +104,9 @@ class BenchRunRequest(BenchRequest):
         default=None, description="Service to measure: a live one, which stays, or the one of an answer `queued`."
     )
     service: str | None = Field(default=None, min_length=1, description="Name of a live service to measure; it stays.")
+    queue_wait: float = Field(
+        default=30.0, ge=0, le=1e6, description="Seconds to wait for NPUs that are in use before answering `queued`."
+    )
     skip_parity: bool = Field(
         default=False, description="Measure what is on the endpoint, also when the task has local trees bound."
     )
@@ -121,6 +124,9 @@ class BenchRunResult(Result):
     model: str = Field(description="Model that was served.")
     execution_id: str = Field(description="Execution of the service.")
     started_by_this_run: bool = Field(description="False for a live service that was named, which stays running.")
+    code: dict[str, str | None] = Field(
+        default_factory=dict[str, str | None], description="sha and subject of the commit that vllm-ascend stands at."
+    )
     queue: dict[str, Any] | None = Field(default=None, description="While queued: position and who holds the NPUs.")
     cleanup_warning: str | None = Field(default=None, description="Why the service could not be stopped.")
     metrics: dict[str, float | None] = Field(description="Means over the counted iterations; null when not measured.")

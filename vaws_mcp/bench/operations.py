@@ -16,27 +16,30 @@ from vaws_mcp.bench.service import (
     live_service,
     named_service,
     of_service,
+    receipt_of,
+    stopped_or_why,
     submitted,
     wanted_devices,
 )
 from vaws_mcp.bench.settings import BenchSettings
+from vaws_mcp.bench.summary import MeasuredState, kept_metrics, save_summary
 from vaws_mcp.coordinator.queueing import queue_sentence
 from vaws_mcp.coordinator.records import ExecutionRecord
 from vaws_mcp.coordinator.wanted import TreeUse
 from vaws_mcp.core.context import Context
-from vaws_mcp.core.failures import CleanupFailed, Failure, Refused
+from vaws_mcp.core.failures import Failure, Refused
 from vaws_mcp.core.operation import operation
 from vaws_mcp.endpoint.connect import Endpoint, connected
 from vaws_mcp.endpoint.registry import present
 from vaws_mcp.runs.launch import create_run
-from vaws_mcp.serving.launch import Service, stop_service
 from vaws_mcp.serving.preflight import check_endpoint
+from vaws_mcp.serving.stop import Service, stop_service
+from vaws_mcp.source.git import git_text
 from vaws_mcp.source.operations import sync_bound
 from vaws_mcp.taskstore.reach import reach
-from vaws_mcp.taskstore.tasks import Task, require_task
+from vaws_mcp.taskstore.tasks import Task, require_task, timestamp
 
 RUN_KIND = "benchmark/runs"
-QUEUE_WAIT_S = 30.0
 
 
 def run_directory(ctx: Context, task: Task, operation: str, request: BenchRequest) -> Path:
@@ -101,7 +104,7 @@ async def bench_run(request: BenchRunRequest, ctx: Context) -> BenchRunResult:
     _warn_of_unused(ctx, bench.settings)
     run_dir = run_directory(ctx, task, "bench_run", bench.request)
     record = bench.named or await _submit(ctx, bench)
-    waits = bench.ours and not await left_queue(ctx, task, bench.endpoint, record, QUEUE_WAIT_S)
+    waits = bench.ours and not await left_queue(ctx, task, bench.endpoint, record, request.queue_wait)
     if waits:
         return _queued(bench, record)
     launch = Launch("run")
@@ -116,7 +119,12 @@ async def bench_run(request: BenchRunRequest, ctx: Context) -> BenchRunResult:
             per_run=launch.per_run,
             result_paths=launch.paths,
         ) from None
-    return _result(bench, record, launch, save_launch(run_dir, launch), warning)
+    result = _result(bench, record, launch, save_launch(run_dir, launch), warning)
+    result.code = await _code(bench)
+    sha, subject, found = result.code["sha"], result.code["subject"], kept_metrics(result.metrics)
+    state = MeasuredState(label="run", case="default", sha=sha, subject=subject, metrics=found)
+    save_summary(run_dir, bench.request.model, timestamp(), [state])
+    return result
 
 
 async def _bench(ctx: Context, task: Task, request: BenchRunRequest) -> _Bench:
@@ -143,7 +151,9 @@ async def _submit(ctx: Context, bench: _Bench) -> ExecutionRecord:
     if not bench.request.skip_parity:
         await sync_bound(ctx, bench.task, bench.endpoint)
     trees = tuple(TreeUse(path) for path in found.trees)
-    seat = Seat(wanted_devices(bench.settings, found), trees, idle_s=ABANDONED_S)
+    idle_s = max(ABANDONED_S, 2 * bench.settings.timeout_s)
+    receipt = await receipt_of(bench.task, bench.endpoint, bench.settings.serve)
+    seat = Seat(wanted_devices(bench.settings, found), trees, idle_s=idle_s, receipt=receipt)
     return await submitted(ctx, bench.task, bench.endpoint, bench.settings.serve, seat)
 
 
@@ -163,31 +173,30 @@ async def _measured(ctx: Context, bench: _Bench, record: ExecutionRecord, run_di
         await measure(ctx, place, settings, service, launch)
     if not bench.ours:
         return None
-    why = await _stopped(ctx, place, service)
+    why = await stopped_or_why(ctx, task, endpoint, service.record)
     await ctx.advance("stopped", f"run: {why or 'stopped, everything it held is free'}", state=launch.label)
     return why
+
+
+async def _code(bench: _Bench) -> dict[str, str | None]:
+    """Return commit and subject of the tree that was measured; null when there is none to ask."""
+    repo = bench.endpoint.config.vllm_ascend_repo
+    try:
+        said = await git_text(bench.endpoint, repo, "log", "-1", "--format=%H %s", "HEAD")
+    except Failure:
+        return {"sha": None, "subject": None}
+    sha, _, subject = said.partition(" ")
+    return {"sha": sha, "subject": subject}
 
 
 async def _place(ctx: Context, bench: _Bench, service: Service, run_dir: Path) -> Place:
     """Make the directories for results; a service of ours does not survive a failure of that."""
     try:
-        return await prepare_place(bench.task, bench.endpoint, run_dir)
+        return await prepare_place(bench.task, bench.endpoint, run_dir, bench.settings.serve.env)
     except BaseException as error:
         if bench.ours:
             await stop_service(ctx, bench.task, bench.endpoint, service.record, error)
         raise
-
-
-async def _stopped(ctx: Context, place: Place, service: Service) -> str | None:
-    """Stop a service, and once more when that fails; return why it is not stopped, or None."""
-    try:
-        await stop_service(ctx, place.task, place.endpoint, service.record)
-    except CleanupFailed as first:
-        try:
-            await stop_service(ctx, place.task, place.endpoint, service.record, first)
-        except CleanupFailed as failure:
-            return failure.message
-    return None
 
 
 def _queued(bench: _Bench, record: ExecutionRecord) -> BenchRunResult:

@@ -1,24 +1,26 @@
 """The service that a benchmark measures: started for it, waited for after a queue, or one that lives already."""
 
 import time
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from vaws_mcp.bench.settings import BenchSettings
 from vaws_mcp.coordinator.asked import checked_environment
 from vaws_mcp.coordinator.executions import FINAL_STATES, observe, submit, wait_until
+from vaws_mcp.coordinator.receipt import launch_receipt
 from vaws_mcp.coordinator.records import ExecutionRecord, find_execution, services
 from vaws_mcp.coordinator.wanted import DeviceRequest, TreeUse, Wanted
 from vaws_mcp.core.context import Context
-from vaws_mcp.core.failures import Blocked, NeedsInput, Refused
+from vaws_mcp.core.failures import Blocked, CleanupFailed, NeedsInput, Refused
 from vaws_mcp.endpoint.connect import Endpoint
 from vaws_mcp.serving.command import serve_argv
 from vaws_mcp.serving.idle import idle_label
-from vaws_mcp.serving.launch import Service, stop_service
 from vaws_mcp.serving.look import look_at
 from vaws_mcp.serving.preflight import Surroundings, choose_port
 from vaws_mcp.serving.ready import wait_ready
 from vaws_mcp.serving.settings import ServeSettings
+from vaws_mcp.serving.stop import Service, stop_service
 from vaws_mcp.serving.target import Target
 from vaws_mcp.taskstore.tasks import Task
 
@@ -33,12 +35,14 @@ class Seat:
     """What a service is given: devices, trees that keep still, and the reservation that holds them, if there is one.
 
     ``idle_s`` ends a service that nobody asks about for so long, so that one that waited in a queue is not forgotten.
+    ``receipt`` are facts about sources and versions for the record of the launch.
     """
 
     devices: DeviceRequest | None = None
     trees: tuple[TreeUse, ...] = ()
     reservation: str | None = None
     idle_s: float | None = None
+    receipt: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
 def wanted_devices(settings: BenchSettings, found: Surroundings) -> DeviceRequest | None:
@@ -46,6 +50,11 @@ def wanted_devices(settings: BenchSettings, found: Surroundings) -> DeviceReques
     if settings.no_devices or settings.devices is not None:
         return settings.devices
     return DeviceRequest(count=settings.serve.devices_needed()) if found.npus else None
+
+
+async def receipt_of(task: Task, endpoint: Endpoint, settings: ServeSettings) -> dict[str, Any]:
+    """Return sources, versions and the digest of the environment, as the record of a launch keeps them."""
+    return await launch_receipt(task, endpoint, checked_environment(settings.env))
 
 
 async def started(ctx: Context, task: Task, endpoint: Endpoint, settings: ServeSettings, seat: Seat) -> Service:
@@ -80,6 +89,7 @@ async def submitted(
         trees=seat.trees,
         reservation=seat.reservation,
         idle_s=seat.idle_s,
+        receipt=dict(seat.receipt),
         labels=labels,
     )
     return await submit(task, endpoint, wanted)
@@ -174,3 +184,15 @@ async def live_service(endpoint: Endpoint, record: ExecutionRecord, settings: Se
             phase="attach",
         )
     return Service(record, settings, port, round(time.monotonic() - begin, 3), {}, record.command)
+
+
+async def stopped_or_why(ctx: Context, task: Task, endpoint: Endpoint, record: ExecutionRecord) -> str | None:
+    """Stop a service, and once more when that fails; return why it is not stopped, or None. Metrics outlive both."""
+    try:
+        await stop_service(ctx, task, endpoint, record)
+    except CleanupFailed as first:
+        try:
+            await stop_service(ctx, task, endpoint, record, first)
+        except CleanupFailed as failure:
+            return failure.message
+    return None

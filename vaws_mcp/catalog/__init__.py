@@ -1,9 +1,11 @@
 """The explicit list of all operations. Importing it has no side effect."""
 
-from vaws_mcp.bench.nightly_operations import nightly_show
 from vaws_mcp.bench.engine_operations import bench_latency, bench_throughput
+from vaws_mcp.bench.nightly_operations import nightly_show
 from vaws_mcp.bench.operations import bench_run
 from vaws_mcp.bench.read_operations import bench_read
+from vaws_mcp.comparison.bisect_operations import bench_bisect
+from vaws_mcp.comparison.history_operations import bench_history
 from vaws_mcp.comparison.operations import bench_compare
 from vaws_mcp.comparison.verdict_operations import bench_verdict
 from vaws_mcp.coordinator.control import vaws_execution
@@ -83,6 +85,8 @@ OPERATIONS: tuple[Operation, ...] = (
     bench_run,
     bench_compare,
     bench_verdict,
+    bench_history,
+    bench_bisect,
     bench_latency,
     bench_throughput,
     bench_read,

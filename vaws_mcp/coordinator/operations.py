@@ -8,7 +8,7 @@ from vaws_mcp.core.operation import operation
 from vaws_mcp.runs.follow import follow
 from vaws_mcp.runs.operations import CANCEL_WAIT_S, stop_process
 from vaws_mcp.runs.records import RunDir, all_runs
-from vaws_mcp.source.records import FILE as TREE_FILE
+from vaws_mcp.source.records import FILES as TREE_FILES
 from vaws_mcp.source.tree import put_back
 from vaws_mcp.store.records import locked, save
 from vaws_mcp.taskstore.operations import describe
@@ -79,15 +79,14 @@ async def _put_trees_back(ctx: Context, task: Task) -> list[str]:
     """Put back the trees that killed runs left changed; return sentences about those that could not be."""
     failed: list[str] = []
     for run in all_runs(task.directory):
-        if not (run.path / TREE_FILE).exists():
-            continue
-        try:
-            note = await put_back(ctx, run.path / TREE_FILE)
-        except Failure as failure:
-            failed.append(failure.message)
-        else:
-            if note:
-                ctx.warn(note)
+        for record in sorted(run.path.glob(TREE_FILES)):
+            try:
+                note = await put_back(ctx, record)
+            except Failure as failure:
+                failed.append(failure.message)
+            else:
+                if note:
+                    ctx.warn(note)
     return failed
 
 

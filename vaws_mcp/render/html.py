@@ -6,7 +6,7 @@ from typing import Any
 from vaws_mcp.render.figures import Figure
 from vaws_mcp.render.plain import block, line
 
-_SIGN = re.compile(r"(?:^|(?<= ))-(?=[\d.]+(?: %|$))")
+_SIGN = re.compile(r"(?:^|(?<=[ (]))-(?=[\d.]+(?: %| to |$))")
 
 
 def page(template: str, **context: Any) -> str:

@@ -16,7 +16,6 @@ from vaws_mcp.endpoint.connect import Endpoint, connected
 from vaws_mcp.endpoint.registry import present
 from vaws_mcp.serving.failures import how_it_ended
 from vaws_mcp.serving.idle import still_wanted
-from vaws_mcp.serving.launch import stop_service
 from vaws_mcp.serving.logs import LogFollower, diagnose, page_of
 from vaws_mcp.serving.look import engine_processes, look_at
 from vaws_mcp.serving.models import (
@@ -28,6 +27,7 @@ from vaws_mcp.serving.models import (
     ServiceRequest,
 )
 from vaws_mcp.serving.records import service_record
+from vaws_mcp.serving.stop import stop_service
 from vaws_mcp.serving.target import Target
 from vaws_mcp.serving.view import service_fields
 from vaws_mcp.taskstore.tasks import Task, require_task

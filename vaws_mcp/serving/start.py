@@ -18,13 +18,13 @@ from vaws_mcp.serving import devices
 from vaws_mcp.serving.command import serve_argv
 from vaws_mcp.serving.devices import NO_DEVICES, check_devices
 from vaws_mcp.serving.idle import idle_label, still_wanted
-from vaws_mcp.serving.launch import stop_service
 from vaws_mcp.serving.models import ServeStartRequest, ServeStartResult
 from vaws_mcp.serving.preflight import check_endpoint, choose_port
 from vaws_mcp.serving.preset import with_preset
 from vaws_mcp.serving.ready import Bounds, Progressed, ReadyWatch
 from vaws_mcp.serving.records import ServiceRecord, ready_record, save_ready
 from vaws_mcp.serving.settings import LOOPBACK, ServeSettings, default_served_name, without_flags
+from vaws_mcp.serving.stop import stop_service
 from vaws_mcp.serving.target import Target
 from vaws_mcp.serving.view import service_fields
 from vaws_mcp.source.operations import sync_bound, warn_old_code

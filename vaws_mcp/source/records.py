@@ -9,6 +9,8 @@ from vaws_mcp.source.stash import SavedWork
 from vaws_mcp.store.records import Record
 
 FILE = "tree.json"
+FILES = "tree*.json"
+"""All records of a run, one for each tree that it changes."""
 
 
 class TreeRecord(Record):

@@ -25,7 +25,7 @@ Acceptance length:                       2.50
 Per-position acceptance (%):
   Position 0:                            87.50     
 """  # noqa: W291 - as the client pads it
-TABLE = """Namespace(bench_type='serve', num_prompts=4, dataset_name='random', random_output_len=6, ignore_eos=True, api_key='s')
+TABLE = """Namespace(bench_type='serve', num_prompts=4, dataset_name='random', ignore_eos=True, api_key='s')
 Starting main benchmark run...
 ============ Serving Benchmark Result ============
 Successful requests:                     4
@@ -54,17 +54,29 @@ FILE = {
     "total_token_throughput": 423.7487,
     "mean_ttft_ms": 12.6873,
 }
-THROUGHPUT = {"elapsed_time": 2.0, "num_requests": 4, "total_num_tokens": 200, "requests_per_second": 2.0}
-THROUGHPUT = {**THROUGHPUT, "tokens_per_second": 100.0}
-SAID = "INFO engine\nThroughput: 2.00 requests/s, 100.00 total tokens/s, 20.50 output tokens/s\n"
-SAID += "Total num prompt tokens:  159\nTotal num output tokens:  41\n"
+THROUGHPUT = {
+    "elapsed_time": 2.0,
+    "num_requests": 4,
+    "total_num_tokens": 200,
+    "requests_per_second": 2.0,
+    "tokens_per_second": 100.0,
+}
+SAID = """INFO engine
+Throughput: 2.00 requests/s, 100.00 total tokens/s, 20.50 output tokens/s
+Total num prompt tokens:  159
+Total num output tokens:  41
+"""
 LATENCY = {"avg_latency": 1.5, "latencies": [1, 2], "percentiles": {"10": 1, "50": 1.5, "90": 1.9, "99": 1.99}}
 
 
 @pytest.mark.parametrize("text", [OLD, NEW])
 def test_the_table_of_every_version_has_our_names(text: str) -> None:
     figures = parse_serve_console(text).figures
-    assert (figures["completed"], figures["output_throughput"], figures["total_token_throughput"]) == (4, 181.61, 423.75)
+    assert (figures["completed"], figures["output_throughput"], figures["total_token_throughput"]) == (
+        4,
+        181.61,
+        423.75,
+    )
     assert (figures["mean_ttft_ms"], figures["p99.9_ttft_ms"]) == (12.69, 13.08)
     assert "mean_tpot_ms" not in figures  # it stands after the table
 

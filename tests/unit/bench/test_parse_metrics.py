@@ -33,7 +33,9 @@ def parsed(text: str) -> Counters:
 
 
 def series(name: str, **engines: float) -> str:
-    return "".join(f'vllm:{name}{{engine="{engine[1:]}",model_name="m"}} {value}\n' for engine, value in engines.items())
+    return "".join(
+        f'vllm:{name}{{engine="{engine[1:]}",model_name="m"}} {value}\n' for engine, value in engines.items()
+    )
 
 
 def test_counters_from_the_start_give_the_rates_of_the_client() -> None:

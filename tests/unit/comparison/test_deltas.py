@@ -7,17 +7,27 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from vaws_mcp.bench.measure import Launch
 from vaws_mcp.comparison.deltas import compare
 from vaws_mcp.comparison.models import BenchCompareRequest, State
+from vaws_mcp.comparison.records import LaunchRecord, PinnedState
 
 
-def launch(label: str, *runs: tuple[float | None, float | None], warmups: int = 0) -> Launch:
+def launch(label: str, *runs: tuple[float | None, float | None], warmups: int = 0) -> LaunchRecord:
     rows = [
         {"run": number, "warmup": number <= warmups, "metrics": {"mean_tpot_ms": tpot, "output_throughput": rate}}
         for number, (tpot, rate) in enumerate(runs, start=1)
     ]
-    return Launch(label, per_run=rows)
+    return LaunchRecord(
+        run_id="run-1",
+        number=1,
+        round=1,
+        state=PinnedState(label=label, ref=label, sha="0" * 40, subject=""),
+        case="default",
+        status="ok",
+        started_at="2026-01-01T00:00:00Z",
+        ended_at="2026-01-01T00:00:00Z",
+        per_run=rows,
+    )
 
 
 def test_the_first_state_is_the_reference_of_every_row() -> None:

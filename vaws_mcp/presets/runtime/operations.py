@@ -15,7 +15,6 @@ from vaws_mcp.presets.runtime.plan import Choices
 from vaws_mcp.presets.runtime.prepare import Work, apply, as_planned, planned
 from vaws_mcp.presets.runtimes import load_profile, shipped_profiles
 from vaws_mcp.runs.launch import create_run
-from vaws_mcp.source.lock import tree_held
 from vaws_mcp.taskstore.reach import reach
 from vaws_mcp.taskstore.tasks import require_task
 
@@ -113,5 +112,4 @@ async def runtime_prepare(request: RuntimePrepareRequest, ctx: Context) -> Runti
     task = require_task(ctx, request.context_file, "runtime_prepare")
     arguments = request.model_dump(mode="json", exclude_unset=True)
     run_dir = ctx.run_dir or create_run(task, RUN_KIND, "runtime_prepare", arguments).path
-    with tree_held(ctx.state_dir, endpoint.config, endpoint.config.vllm_ascend_repo, run_dir.name):
-        return await apply(ctx, Work(task, endpoint, run_dir), profile, choices)
+    return await apply(ctx, Work(task, endpoint, run_dir), profile, choices)

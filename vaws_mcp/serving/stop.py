@@ -1,22 +1,15 @@
-"""Starting a service and stopping it again."""
+"""A service that is ready, and how it is stopped."""
 
-import time
 from dataclasses import dataclass
 
 import anyio
 
-from vaws_mcp.coordinator.asked import checked_environment, device_request
-from vaws_mcp.coordinator.executions import Wanted, stop, submit
+from vaws_mcp.coordinator.executions import stop
 from vaws_mcp.coordinator.records import ExecutionRecord
-from vaws_mcp.coordinator.wanted import DeviceRequest
 from vaws_mcp.core.context import Context
 from vaws_mcp.core.failures import CleanupFailed, Failure
 from vaws_mcp.endpoint.connect import Endpoint, renewed
-from vaws_mcp.serving.command import serve_argv
-from vaws_mcp.serving.preflight import choose_port
-from vaws_mcp.serving.ready import wait_ready
 from vaws_mcp.serving.settings import ServeSettings
-from vaws_mcp.serving.target import Target
 from vaws_mcp.taskstore.tasks import Task
 
 STOP_BOUND_S = 90.0
@@ -32,43 +25,6 @@ class Service:
     ready_s: float
     phases: dict[str, float]
     command: list[str]
-
-
-async def start_service(
-    ctx: Context,
-    task: Task,
-    endpoint: Endpoint,
-    settings: ServeSettings,
-    name: str = "vllm",
-    devices: DeviceRequest | None = None,
-) -> Service:
-    """Start a service and wait for its first token. One that does not become ready is stopped again.
-
-    Without ``devices`` those count that its environment names.
-
-    Raises: Failure of the start, with ``log_tail``; CleanupFailed when stopping it failed too.
-    """
-    port = await choose_port(endpoint, settings.port)
-    command = serve_argv(settings, port)
-    begin = time.monotonic()
-    wanted = Wanted(
-        command=command,
-        kind="serve",
-        service=name,
-        cwd=endpoint.config.workdir,
-        env=checked_environment(settings.env),
-        env_spec=endpoint.env_spec(),
-        ports=[port],
-        devices=devices or device_request((), None, settings.env),
-        labels={"kind": "vllm-serve", "model": settings.model, **Target.of(settings, port).labels()},
-    )
-    record = await submit(task, endpoint, wanted)
-    try:
-        phases = await wait_ready(ctx, endpoint, record, settings, port)
-    except BaseException as error:
-        await stop_service(ctx, task, endpoint, record, error)
-        raise
-    return Service(record, settings, port, round(time.monotonic() - begin, 3), phases, command)
 
 
 async def stop_service(

@@ -201,7 +201,7 @@ def test_every_command_has_its_help(operation: Operation, capfd: pytest.CaptureF
 def test_a_request_that_is_wrong_is_refused_by_both(tmp_path: Path) -> None:
     ctx = Context(state_dir=tmp_path, resources=Resources())
     operation = BY_NAME["bench_run"]
-    for wrong in ({"model": "m", "runs": 0}, {"model": "m", "tp": 0}, {"runs": 3}):
+    for wrong in ({"model": "m", "runs": 0}, {"model": "m", "tp": 0}, {"model": "m", "port": 70000}):
         for form in (wrong, parsed(operation, words_of(operation, wrong))):
             with pytest.raises(Refused):
                 parse_request(operation, form, ctx)

@@ -1,5 +1,7 @@
 """bench_run on a live service, after a queue, and when stopping fails."""
 
+import json
+
 import pytest
 from flow_world import SMALL_BENCH, Json, Spoken, Task, World
 
@@ -62,3 +64,32 @@ def test_a_queued_start_says_so_and_the_same_call_goes_on(world: World, task: Ta
     assert done.answer["started_by_this_run"] is True
     assert len(task.executions) == 2
     world.assert_clean()
+
+
+def test_the_settings_are_those_of_the_live_service(world: World, task: Task, service: Json) -> None:
+    spoken = bench(world, task, "--service", service["service"], "--tp", "2", "--devices", "1,2")
+    answer = spoken.answer
+    assert (answer["config"]["tp"], answer["config"]["devices"]) == (None, {"ids": ["3"]})
+    assert answer["config_origin"]["tp"] == "service"
+    assert any("tp" in warning and "as it was launched" in warning for warning in answer["warnings"])
+
+
+def test_the_commit_is_the_one_that_the_live_service_was_started_from(world: World, task: Task, service: Json) -> None:
+    before = world.git("rev-parse", "HEAD")
+    world.git("-c", "user.name=a", "-c", "user.email=a@b.invalid", "commit", "-q", "--allow-empty", "-m", "later")
+    try:
+        spoken = bench(world, task, "--service", service["service"])
+    finally:
+        world.git("reset", "-q", "--hard", before)
+    assert spoken.answer["code"]["sha"] == before
+
+
+def test_a_service_that_another_run_measures_is_not_taken_from_it(world: World, task: Task) -> None:
+    with world.compare_later(task, "first=main", "second=endless"):
+        run_id = task.wait_for("bench", "second")
+        record = json.loads((task.executions[-1] / "record.json").read_text("utf-8"))
+        spoken = bench(world, task, "--execution-id", record["execution_id"])
+        status = world.cli("run-status", run_id).answer["state"]
+        world.cli("run-cancel", run_id)
+    assert (spoken.code, spoken.answer["error"]["code"]) == (3, "run_live"), spoken.answer
+    assert status == "running"

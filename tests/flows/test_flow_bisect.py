@@ -42,6 +42,8 @@ def test_the_commit_of_a_regression_is_found(world: World, task: Task, branch: s
     assert answer["first_bad"]["sha"] == world.git("rev-parse", f"{branch}~{COMMITS - FIRST_BAD}")
     assert answer["first_bad"]["subject"] == f"Step {FIRST_BAD}"
     assert 15 < answer["regression_pct"] < 60
+    assert answer["first_bad"]["regression_pct"] == pytest.approx(answer["regression_pct"], abs=15)
+    assert "against the commit before it" in answer["summary"]
     assert answer["commits"] == COMMITS
     assert 2 <= len(answer["steps"]) <= 3
     world.assert_tree_untouched()

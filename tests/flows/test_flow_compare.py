@@ -272,3 +272,14 @@ def test_a_data_set_that_is_not_there_is_named_before_anything_starts(world: Wor
     assert (spoken.code, spoken.answer["error"]["code"]) == (1, "dataset_missing")
     assert "/data/absent.jsonl" in spoken.answer["error"]["message"]
     assert task.executions == []
+
+
+def test_a_data_set_that_is_changed_between_launches_is_noticed(world: World, task: Task, tmp_path: Path) -> None:
+    file = tmp_path / "requests.jsonl"
+    file.write_text('{"prompt": "one two three"}\n' * 4, "utf-8")
+    words = world.compare_words(task, "first=main", "second=slow-decode", fixed_dataset_path=str(file))
+    begun = world.cli(*words, "--fixed-output-len", "8", "--wait-s", "0")
+    task.wait_for("stopped", "first")
+    file.write_text('{"prompt": "four"}\n' * 4, "utf-8")
+    done = world.cli("run-wait", begun.answer["run_id"])
+    assert done.answer["result"]["error"]["code"] == "fixed_dataset_differs", done.answer

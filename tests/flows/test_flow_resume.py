@@ -5,11 +5,12 @@ import json
 import os
 import random
 import signal
+import subprocess
 import time
 from pathlib import Path
 
 import pytest
-from flow_world import Json, Task, World, signal_run, until
+from flow_world import SMALL_BENCH, Json, Task, World, signal_run, until
 
 # VAWS_KILLS=40 kills at that many moments; three are enough for everyday use.
 KILLS = int(os.environ.get("VAWS_KILLS", "3"))
@@ -93,3 +94,46 @@ def test_secrets_have_to_be_given_again(world: World, task: Task) -> None:
     again = world.cli(*resume, "--extra-env", "MY_TOKEN=hunter2-in-the-open", "--wait-s", "0")
     assert again.answer["status"] == "running", again.answer
     assert world.cli("run-cancel", again.answer["run_id"]).answer["status"] == "cancelled"
+
+
+def kill_in_second(world: World, task: Task, words: list[str]) -> Path:
+    """Start a comparison and kill its process when the first state is measured."""
+    assert world.cli(*words, "--wait-s", "0").answer["status"] == "running"
+    run = task.runs[-1]
+    task.wait_for("checkout", "second")
+    signal_run(run, signal.SIGKILL)
+    until(lambda: world.cli("run-status", run.name).answer["state"] == "interrupted", 10, "it is dead")
+    return run
+
+
+def test_a_preset_that_was_changed_meanwhile_is_not_gone_on_with(world: World, task: Task, tmp_path: Path) -> None:
+    preset = tmp_path / "small.json"
+    written = {"bench_args": list(SMALL_BENCH), "serve_args": ["--max-num-seqs", "8"], "runs": 1, "warmup_runs": 0}
+    preset.write_text(json.dumps(written), "utf-8")
+    words = ["bench-compare", "--context-file", task.context_file, "--model", world.facts["model"]]
+    words += ["--state", "first=main", "--state", "second=slow-decode", "--preset", str(preset)]
+    run = kill_in_second(world, task, words)
+    preset.write_text(json.dumps({**written, "serve_args": ["--max-num-seqs", "2"]}), "utf-8")
+    resume = ("bench-compare", "--context-file", task.context_file, "--resume", run.name)
+    refused = world.cli(*resume)
+    assert refused.answer["error"]["code"] == "resume_differs", refused.answer
+    assert "serve_args" in refused.answer["error"]["message"]
+    preset.write_text(json.dumps(written), "utf-8")
+    done = world.cli(*resume)
+    assert (done.code, done.answer["status"]) == (0, "ok"), done.answer
+
+
+def test_another_vllm_under_the_second_half_is_not_gone_on_with(world: World, task: Task) -> None:
+    def vllm(*words: str) -> str:
+        argv = ["git", "-C", str(world.repo.parent / "vllm"), "-c", "user.name=a", "-c", "user.email=a@b.invalid"]
+        return subprocess.run([*argv, *words], capture_output=True, text=True, timeout=30, check=True).stdout.strip()
+
+    run = kill_in_second(world, task, world.compare_words(task, "first=main", "second=slow-decode"))
+    before = vllm("rev-parse", "HEAD")
+    vllm("commit", "-q", "--allow-empty", "-m", "another")
+    try:
+        refused = world.cli("bench-compare", "--context-file", task.context_file, "--resume", run.name)
+    finally:
+        vllm("reset", "-q", "--hard", before)
+    assert (refused.code, refused.answer["error"]["code"]) == (3, "runtime_differs"), refused.answer
+    assert "vllm tree" in refused.answer["error"]["message"]

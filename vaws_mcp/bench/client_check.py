@@ -13,6 +13,7 @@ from vaws_mcp.core.failures import Failure
 from vaws_mcp.core.redact import redact_text
 
 RATE_TOLERANCE = 0.02  # the service also counts the client's first request and its warmups
+OWN_REQUESTS = 2  # of the client besides those that it measures: the ready check and its first request
 TOKEN_TOLERANCE = 0.01  # a client without usage figures counts tokens by tokenising the text again
 
 
@@ -30,7 +31,8 @@ def check_client(result: BenchResult, ended: ClientOutcome, bench_args: tuple[st
     Shapes: ``requests`` asked, completed, failed; ``tokens`` output_asked, output, input; ``service_counted`` or null;
     ``spec_decode_per_position_acceptance_rates`` or null.
     """
-    asked = asked_tokens(arguments_of(bench_args), result.num_prompts)
+    arguments = arguments_of(bench_args)
+    asked = asked_tokens(arguments, result.num_prompts)
     facts: dict[str, Any] = {
         "requests": {"asked": result.num_prompts, "completed": result.completed, "failed": result.failed},
         "tokens": {
@@ -42,7 +44,21 @@ def check_client(result: BenchResult, ended: ClientOutcome, bench_args: tuple[st
         "service_counted": ended.counted.as_json() if ended.counted else None,
     }
     short = shortfall(asked, result.total_output_tokens)
-    return Checked(facts, [*filter(None, [short]), *contradictions(result, ended.counted)])
+    others = others_requests(result, ended.counted, arguments.get("num_warmups", "0"))
+    return Checked(facts, [*filter(None, [short, others]), *contradictions(result, ended.counted)])
+
+
+def others_requests(result: BenchResult, counted: Growth | None, warmups: str) -> str | None:
+    """Return a sentence when the service finished more requests than the client can have sent. Pure."""
+    if counted is None or counted.reset or counted.requests is None or result.completed is None:
+        return None
+    own = result.completed + OWN_REQUESTS + (int(warmups) if warmups.isdecimal() else 0)
+    if counted.requests <= own:
+        return None
+    return (
+        f"The service finished {counted.requests:.0f} requests, {result.completed} of them the client's: "
+        "somebody else used it while it was measured."
+    )
 
 
 def contradictions(result: BenchResult, counted: Growth | None) -> list[str]:

@@ -1,6 +1,7 @@
 """From settings to the argument vector of ``vllm bench serve``. Flags: `vllm bench serve --help`, 0.9 to 0.33."""
 
 from vaws_mcp.bench.settings import BenchSettings
+from vaws_mcp.serving.settings import flag_of, flag_value
 
 READY_CHECK_S = "60"
 DEFAULT_PROMPTS = 1000  # what the client sends when nobody says otherwise
@@ -28,15 +29,13 @@ def bench_argv(settings: BenchSettings, port: int, result_dir: str, result_name:
 
 
 def has_flag(words: tuple[str, ...], *flags: str) -> bool:
-    """Tell whether one of the flags is given, as ``--flag value`` or ``--flag=value``."""
-    return any(word.split("=", 1)[0] in flags for word in words)
+    """Tell whether one of the flags is given, as ``--flag value`` or ``--flag=value``, also with underscores."""
+    return any(flag_of(word) in flags for word in words)
 
 
 def expected_prompts(words: tuple[str, ...]) -> int | None:
     """Return how many requests the client is asked to send; None when the flag's value is no number."""
-    value: str | None = str(DEFAULT_PROMPTS)
-    for index, word in enumerate(words):
-        flag, _, attached = word.partition("=")
-        if flag == "--num-prompts":
-            value = attached or (words[index + 1] if index + 1 < len(words) else None)
-    return int(value) if value and value.isdigit() else None
+    value = flag_value(words, ("--num-prompts",))
+    if value is None:
+        return DEFAULT_PROMPTS
+    return int(value) if value.isdecimal() else None

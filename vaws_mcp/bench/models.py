@@ -9,7 +9,9 @@ from vaws_mcp.core.models import EnvVars, Request, Result, Words
 from vaws_mcp.endpoint.models import EndpointRequest
 from vaws_mcp.runs.models import RunRequest
 
-ORIGIN = "Where each setting came from: explicit, preset:NAME, nightly:NAME or default; env.NAME for each variable."
+ORIGIN = (
+    "Where each setting came from: explicit, preset:NAME, nightly:NAME, service or default; env.NAME for each variable."
+)
 NIGHTLY = (
     "Nightly case that settings came from: name, case, block, source with its commit, derived (why it is another "
     "workload than the nightly's own), not_carried_over, notes."
@@ -125,7 +127,7 @@ class BenchRunResult(Result):
     execution_id: str = Field(description="Execution of the service.")
     started_by_this_run: bool = Field(description="False for a live service that was named, which stays running.")
     code: dict[str, str | None] = Field(
-        default_factory=dict[str, str | None], description="sha and subject of the commit that vllm-ascend stands at."
+        default_factory=dict[str, str | None], description="sha and subject of the vllm-ascend that was measured."
     )
     queue: dict[str, Any] | None = Field(default=None, description="While queued: position and who holds the NPUs.")
     cleanup_warning: str | None = Field(default=None, description="Why the service could not be stopped.")

@@ -10,6 +10,7 @@ from vaws_mcp.bench.nightly import Reference, settings_of
 from vaws_mcp.bench.service import (
     ABANDONED_S,
     Seat,
+    as_launched,
     became_ready,
     is_ours,
     left_queue,
@@ -27,11 +28,12 @@ from vaws_mcp.coordinator.queueing import queue_sentence
 from vaws_mcp.coordinator.records import ExecutionRecord
 from vaws_mcp.coordinator.wanted import TreeUse
 from vaws_mcp.core.context import Context
-from vaws_mcp.core.failures import Failure, Refused
+from vaws_mcp.core.failures import Blocked, Failure, NeedsInput, Refused
 from vaws_mcp.core.operation import operation
 from vaws_mcp.endpoint.connect import Endpoint, connected
 from vaws_mcp.endpoint.registry import present
 from vaws_mcp.runs.launch import create_run
+from vaws_mcp.runs.records import find_run
 from vaws_mcp.serving.preflight import check_endpoint
 from vaws_mcp.serving.stop import Service, stop_service
 from vaws_mcp.source.git import git_text
@@ -102,6 +104,7 @@ async def bench_run(request: BenchRunRequest, ctx: Context) -> BenchRunResult:
     task = require_task(ctx, request.context_file, "bench_run")
     bench = await _bench(ctx, task, request)
     _warn_of_unused(ctx, bench.settings)
+    _warn_of_other_settings(ctx, bench)
     run_dir = run_directory(ctx, task, "bench_run", bench.request)
     record = bench.named or await _submit(ctx, bench)
     waits = bench.ours and not await left_queue(ctx, task, bench.endpoint, record, request.queue_wait)
@@ -120,7 +123,7 @@ async def bench_run(request: BenchRunRequest, ctx: Context) -> BenchRunResult:
             result_paths=launch.paths,
         ) from None
     result = _result(bench, record, launch, save_launch(run_dir, launch), warning)
-    result.code = await _code(bench)
+    result.code = await _code(ctx, bench, record)
     sha, subject, found = result.code["sha"], result.code["subject"], kept_metrics(result.metrics)
     state = MeasuredState(label="run", case="default", sha=sha, subject=subject, metrics=found)
     save_summary(run_dir, bench.request.model, timestamp(), [state])
@@ -133,6 +136,7 @@ async def _bench(ctx: Context, task: Task, request: BenchRunRequest) -> _Bench:
         endpoint = await reach(ctx, request)
         return _Bench(task, endpoint, request, await settings_of(ctx, endpoint, request), None)
     named = named_service(task, request.execution_id, request.service)
+    _require_unclaimed(ctx, named)
     model = named.labels.get("model") or request.model
     if request.model not in ("", model):
         raise Refused(
@@ -143,6 +147,30 @@ async def _bench(ctx: Context, task: Task, request: BenchRunRequest) -> _Bench:
     endpoint = await connected(ctx, present(ctx.state_dir, named.endpoint))
     request = request.model_copy(update={"model": model})
     return _Bench(task, endpoint, request, of_service(await settings_of(ctx, endpoint, request), named), named)
+
+
+def _require_unclaimed(ctx: Context, named: ExecutionRecord) -> None:
+    """Refuse the service of a benchmark that is under way: two would load it at once, and the first to end stops it.
+
+    Raises: Blocked ``run_live``.
+    """
+    own = ctx.run_dir.name if ctx.run_dir is not None else None
+    run_id = named.labels.get("run")
+    if not is_ours(named) or run_id in (None, own):
+        return
+    try:
+        live = find_run(ctx.state_dir, run_id).state() in ("starting", "running")
+    except NeedsInput:
+        return  # the run's record was deleted, so nobody measures
+    if live:
+        raise Blocked(
+            "run_live",
+            f"{named.name} ({named.execution_id}) is being measured by {run_id}",
+            layer="local",
+            hint=f"Wait for it: run_wait with run_id={run_id}.",
+            retry_safe=True,
+            phase="attach",
+        )
 
 
 async def _submit(ctx: Context, bench: _Bench) -> ExecutionRecord:
@@ -178,14 +206,21 @@ async def _measured(ctx: Context, bench: _Bench, record: ExecutionRecord, run_di
     return why
 
 
-async def _code(bench: _Bench) -> dict[str, str | None]:
-    """Return commit and subject of the tree that was measured; null when there is none to ask."""
+async def _code(ctx: Context, bench: _Bench, record: ExecutionRecord) -> dict[str, str | None]:
+    """Return commit and subject that the service was started from; null when there is no tree to ask.
+
+    The receipt of its launch says so: the tree may have moved on under a service that lives.
+    """
     repo = bench.endpoint.config.vllm_ascend_repo
+    tree: dict[str, Any] = ((record.receipt.get("endpoint") or {}).get("repos") or {}).get("vllm_ascend") or {}
     try:
-        said = await git_text(bench.endpoint, repo, "log", "-1", "--format=%H %s", "HEAD")
+        said = await git_text(bench.endpoint, repo, "log", "-1", "--format=%H %s", tree.get("commit") or "HEAD")
     except Failure:
-        return {"sha": None, "subject": None}
+        return {"sha": tree.get("commit"), "subject": None}
     sha, _, subject = said.partition(" ")
+    if tree.get("dirty"):
+        ctx.warn(f"vllm-ascend had uncommitted changes on top of {sha[:12]} when the service was started")
+        subject = f"{subject} (with uncommitted changes)"
     return {"sha": sha, "subject": subject}
 
 
@@ -218,14 +253,16 @@ def _queued(bench: _Bench, record: ExecutionRecord) -> BenchRunResult:
 
 def _shared(bench: _Bench) -> dict[str, Any]:
     settings = bench.settings
+    config = settings.as_config()
+    launched = as_launched(config, bench.named) if bench.named else {}
     return {
         "task_id": bench.task.task_id,
         "model": bench.request.model,
         "started_by_this_run": bench.ours,
-        "config": settings.as_config(),
+        "config": {**config, **launched},
         "runs": settings.runs,
         "warmup_runs": settings.warmup_runs,
-        "config_origin": settings.origin,
+        "config_origin": {**settings.origin, **dict.fromkeys(launched, "service")},
         "preset": settings.preset,
         "nightly": settings.nightly,
     }
@@ -250,6 +287,15 @@ def _result(bench: _Bench, record: ExecutionRecord, launch: Launch, path: Path, 
         result.summary += f"; but the service could not be stopped: {warning}"
         result.hint = "task_finish tries to stop it again."
     return result
+
+
+def _warn_of_other_settings(ctx: Context, bench: _Bench) -> None:
+    """Name the arguments that say something else than the service that was named was launched with."""
+    config = bench.settings.as_config()
+    launched = as_launched(config, bench.named) if bench.named else {}
+    explicit = [name for name in launched if bench.settings.origin.get(name) == "explicit"]
+    if other := [name for name in explicit if config[name] != launched[name]]:
+        ctx.warn(f"{', '.join(other)} are not those of the service, which stays as it was launched")
 
 
 def _warn_of_unused(ctx: Context, settings: BenchSettings) -> None:

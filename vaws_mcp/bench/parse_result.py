@@ -12,6 +12,7 @@ from vaws_mcp.core.sanitize import one_line
 
 _PERCENTILE = re.compile(r"p\d+(?:\.\d+)?_(?:ttft|tpot|itl|e2el)_ms")
 _LARGEST = 2**63
+ROUNDING = 0.01
 FAMILIES = ("tpot", "ttft", "itl", "e2el")
 STATISTICS = ("mean", "median", "std", "p99")
 THROUGHPUTS = ("output_throughput", "request_throughput", "total_token_throughput")
@@ -157,18 +158,19 @@ def _latency(document: _Document) -> dict[str, Any]:
     return fields
 
 
-def _fraction(written: float | None, positions: list[float] | None) -> float | None:
+def _fraction(written: float | None, positions: list[float] | None, length: float | None) -> float | None:
     """Return an acceptance rate without its token counts as a fraction.
 
-    Clients write percent, other documents fractions. Above 1 it is percent. At or below 1 the positions decide, and
-    without them it is taken as a fraction, since a draft model that is right once in a hundred is of no use.
+    Clients write percent, other documents fractions. Above 1 it is percent. At or below 1 the positions decide, else
+    the length of a step, which is at least 1 + the fraction. Without both it is taken as a fraction, since a draft
+    model that is right once in a hundred is of no use.
     """
     if written is None or not 0 <= written <= 100:
         return None
     if written > 1:
         return written / 100
     if not positions:
-        return written
+        return written / 100 if length is not None and 1 + written > length * (1 + ROUNDING) else written
     expected = sum(positions) / len(positions)
     return min(written, written / 100, key=lambda rate: abs(rate - expected))
 
@@ -189,7 +191,7 @@ def _speculation(document: _Document) -> dict[str, Any]:
         rate: float | None = accepted / drafted
         length = 1 + accepted / drafts if length is None and drafts else length
     else:
-        rate = _fraction(written, positions)
+        rate = _fraction(written, positions, length)
     return {
         "spec_decode_acceptance_rate": rate,
         "spec_decode_acceptance_length": length,

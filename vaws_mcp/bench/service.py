@@ -19,7 +19,7 @@ from vaws_mcp.serving.idle import idle_label
 from vaws_mcp.serving.look import look_at
 from vaws_mcp.serving.preflight import Surroundings, choose_port
 from vaws_mcp.serving.ready import wait_ready
-from vaws_mcp.serving.settings import ServeSettings
+from vaws_mcp.serving.settings import ServeSettings, flag_value, without_flags
 from vaws_mcp.serving.stop import Service, stop_service
 from vaws_mcp.serving.target import Target
 from vaws_mcp.taskstore.tasks import Task
@@ -161,6 +161,24 @@ def of_service(settings: BenchSettings, record: ExecutionRecord) -> BenchSetting
         served_model_name=labels["served_model_name"],
     )
     return replace(settings, serve=serve)
+
+
+def as_launched(config: Mapping[str, Any], record: ExecutionRecord) -> dict[str, Any]:
+    """Return what the service that was named was launched with, in place of what this call says about it. Pure.
+
+    Returns nothing when its record does not tell.
+    """
+    words = tuple(record.command)
+    if "serve" not in words[:-2]:
+        return {}
+    words = words[words.index("serve") + 2 :]
+    sizes = {"tp": "--tensor-parallel-size", "dp": "--data-parallel-size"}
+    given = {name: flag_value(words, (flag,)) for name, flag in sizes.items()}
+    found: dict[str, Any] = {name: int(size) if size and size.isdecimal() else None for name, size in given.items()}
+    found["serve_args"] = list(without_flags(words, ("--host", "--port", "--served-model-name", *sizes.values())))
+    devices = [str(device["logic"]) for device in record.status.get("devices") or []]
+    found["devices"] = {"ids": devices} if devices else None
+    return {name: value for name, value in found.items() if name in config}
 
 
 async def live_service(endpoint: Endpoint, record: ExecutionRecord, settings: ServeSettings) -> Service:

@@ -1,16 +1,26 @@
 """A readable form of any answer, for a terminal."""
 
+import shlex
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from vaws_mcp.core.models import RESERVED_KEYS
 from vaws_mcp.core.sanitize import one_line, plain_text
+
+if TYPE_CHECKING:
+    from vaws_mcp.render.tables import Table
+
+JSON_ONLY = frozenset({"receipt", "config_origin", "result_paths", "aggregated"})  # long; also in files and reports
+MOST_COLUMNS = 9  # with more, a table has a few characters left for each
+COMMANDS = frozenset({"command", "repeat"})
+NARROWED = {"executions": ("submitted_at", "resources_released"), "runs": ("created_at",), "checks": ("status",)}
 
 
 def show(answer: dict[str, Any]) -> None:
     """Print the summary, lists as tables, the other fields as lines, then warnings, files and the hint.
 
-    Lines are never broken, so that a path can be copied. Nested details of a list are left to ``--json``.
+    Lines are never broken, so that a path can be copied. Nested details of a list, and what only a machine reads, are
+    left to ``--json``.
     """
     from rich.console import Console
 
@@ -28,8 +38,11 @@ def show(answer: dict[str, Any]) -> None:
         mark = "•"
     simulated = "  [simulated]" if answer.get("simulated") else ""
     console.print(f"{mark} {one_line(str(answer.get('summary') or answer.get('status')), 400)}{simulated}")
+    tables = _tables(answer)
     for name, value in answer.items():
-        if name not in RESERVED_KEYS:
+        if name in tables:
+            _print(tables[name])
+        elif name not in RESERVED_KEYS:
             _show_field(console, name, value)
     for warning in answer.get("warnings", []):
         console.print(f"! {plain_text(warning)}")
@@ -44,35 +57,59 @@ def show(answer: dict[str, Any]) -> None:
     sys.stdout.flush()
 
 
+def _tables(answer: dict[str, Any]) -> "dict[str, Table]":
+    """Return the tables of a comparison by field: the same that its report has."""
+    named = {name: answer.get(name) for name in ("comparison", "effects", "judgements", "history")}
+    if not any(named.values()):
+        return {}
+    from vaws_mcp.comparison.people import tables_of
+
+    return tables_of(answer)
+
+
+def _print(table: "Table") -> None:
+    from vaws_mcp.render.terminal import print_table
+
+    print_table(table, sys.stdout)
+
+
 def _show_field(console: Any, name: str, value: Any) -> None:
-    if value is None or value in ([], {}):
+    if value is None or value in ([], {}) or name in JSON_ONLY:
         return
-    if name == "comparison":
-        _show_comparison(value)
-    elif name == "result" and isinstance(value, dict):
+    if name == "result" and isinstance(value, dict):
         show(value)
+    elif name == "plan" and isinstance(value, dict):
+        for key, item in value.items():
+            _show_field(console, key, item)
+    elif name in COMMANDS and isinstance(value, list):
+        console.print(f"{name}: {plain_text(shlex.join(map(str, value)))}")
     elif isinstance(value, list) and all(isinstance(row, dict) for row in value):
         _show_table(console, name, value)
     elif isinstance(value, str) and "\n" in value:
         console.print(f"{name}:")
         console.print(plain_text(value))
-    else:
-        console.print(f"{name}: {plain_text(_short(value))}")
-
-
-def _show_comparison(rows: list[dict[str, Any]]) -> None:
-    from vaws_mcp.comparison.models import ComparisonRow
-    from vaws_mcp.comparison.view import comparison_table
-    from vaws_mcp.render.terminal import print_table
-
-    print_table(comparison_table([ComparisonRow(**row) for row in rows]), sys.stdout)
+    elif text := _short(value):
+        console.print(f"{name}: {plain_text(text)}")
 
 
 def _show_table(console: Any, name: str, rows: list[dict[str, Any]]) -> None:
     from rich.table import Table
 
     keys = dict.fromkeys(key for row in rows for key in row)
-    columns = [key for key in keys if not any(isinstance(row.get(key), dict | list) for row in rows)]
+    columns = [
+        key
+        for key in keys
+        if key not in NARROWED.get(name, ())
+        and not any(isinstance(row.get(key), dict | list) for row in rows)
+        and any(row.get(key) is not None for row in rows)
+    ]
+    if len(columns) > MOST_COLUMNS:
+        for row in rows:
+            console.print(f"{name}:")
+            for column in columns:
+                if text := _short(row.get(column)):
+                    console.print(f"  {column}: {one_line(text)}")
+        return
     table = Table(title=name, title_justify="left")
     for column in columns:
         table.add_column(column, overflow="fold", no_wrap=column.endswith("_id"))  # ids are there to be copied
@@ -85,7 +122,12 @@ def _short(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.4g}"
     if isinstance(value, dict):
-        return ", ".join(f"{key}={_short(item)}" for key, item in value.items())
+        shown = {
+            key: f"({text})" if isinstance(item, dict) else text
+            for key, item in value.items()
+            if (text := _short(item))
+        }
+        return ", ".join(f"{key}={text}" for key, text in shown.items())
     if isinstance(value, list):
-        return ", ".join(_short(item) for item in value)
+        return ", ".join(f"({_short(item)})" if isinstance(item, dict) else _short(item) for item in value)
     return "" if value is None else str(value)

@@ -47,8 +47,9 @@ class BenchBisectResult(Result):
     model: str = Field(description="Model that was served.")
     metric: str = Field(description="The metric.")
     regression_pct: float | None = Field(description="Change for the worse from good to bad.")
-    first_bad: dict[str, str] | None = Field(
-        default=None, description="sha and subject; null when it is not one commit."
+    first_bad: dict[str, Any] | None = Field(
+        default=None,
+        description="sha, subject and regression_pct against the commit before it; null when it is not one commit.",
     )
     suspects: list[str] = Field(
         default_factory=list[str], description="Commits one of which is the first bad one; one when it was found."

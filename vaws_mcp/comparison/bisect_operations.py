@@ -199,13 +199,27 @@ def _result(hunt: _Hunt) -> BenchBisectResult:
     result.suspects = hunt.search.suspects()
     if len(result.suspects) == 1:
         (sha,) = result.suspects
-        result.first_bad = {"sha": sha, "subject": hunt.subjects[sha]}
-        result.summary = f"{request.metric} became {worse:.1f} % worse with {sha[:12]} {hunt.subjects[sha]}"
+        step = regression_pct(hunt.values[_before(hunt, good)], hunt.values[sha], direction_of(request.metric))
+        result.first_bad = {"sha": sha, "subject": hunt.subjects[sha], "regression_pct": step}
+        own = "unknown" if step is None else f"{step:+.1f} %"
+        result.summary = (
+            f"the first bad commit is {sha[:12]} {hunt.subjects[sha]}: {request.metric} {own} against the commit "
+            f"before it, of {worse:+.1f} % between good and bad"
+        )
     else:
         result.status = "narrowed"
-        result.summary = f"{request.metric} became {worse:.1f} % worse with one of {len(result.suspects)} commits"
+        result.summary = (
+            f"the first bad commit is one of {len(result.suspects)}; between good and bad {request.metric} became "
+            f"{worse:.1f} % worse"
+        )
         result.hint = "Those between could not be measured: build each state on its own, or allow_stale_native=true."
     return result
+
+
+def _before(hunt: _Hunt, good: str) -> str:
+    """Return the newest good commit before the first bad one."""
+    low, _high = hunt.search.bounds()
+    return good if low < 0 else hunt.search.commits[low]
 
 
 def _config(hunt: _Hunt) -> dict[str, Any]:

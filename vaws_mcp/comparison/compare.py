@@ -12,6 +12,7 @@ from vaws_mcp.comparison.fixed_requests import existing, keep, kept
 from vaws_mcp.comparison.launching import carry_out
 from vaws_mcp.comparison.native_gate import carry_over
 from vaws_mcp.comparison.records import PLAN_FILE, ComparisonRecord, save_launch_record
+from vaws_mcp.comparison.resume import require_same_settings, require_same_versions
 from vaws_mcp.comparison.work import Progress, Work
 from vaws_mcp.coordinator.reservation import reserved
 from vaws_mcp.core.context import Context
@@ -46,13 +47,18 @@ async def prepared(ctx: Context, asked: Asked, run_dir: Path, fixed: Pinned) -> 
         await choose_port(asked.endpoint, settings.serve.port)
     if settings.fixed_dataset is not None and settings.fixed_dataset.path is not None:
         await existing(asked.endpoint, settings.fixed_dataset, settings.fixed_dataset.path)
+    if asked.plan is not None:
+        require_same_settings(asked.plan, settings.as_config(), [case.name for case in asked.cases()])
     done = _already(asked, run_dir)
     ctx.partial.update(done.fields())
     try:
         # Held from before the look that decides what is put back: it must not be what another run had checked out.
         async with reserved(ctx, asked.task, asked.endpoint, asked.devices(), asked.trees()) as reservation:
             place = await prepare_place(asked.task, asked.endpoint, run_dir, settings.serve.env)
+            receipt = await receipt_of(asked.task, asked.endpoint, settings.serve)
             _require_same_runtime(done, place)
+            if done.launches and asked.plan is not None:
+                require_same_versions(asked.plan, receipt)
             work = Work(
                 task=asked.task,
                 endpoint=asked.endpoint,
@@ -66,7 +72,7 @@ async def prepared(ctx: Context, asked: Asked, run_dir: Path, fixed: Pinned) -> 
                 seat=Seat(
                     reservation.request(),
                     reservation=reservation.execution_id,
-                    receipt=await receipt_of(asked.task, asked.endpoint, settings.serve),
+                    receipt=receipt,
                 ),
                 devices=reservation.devices,
                 patch=patch,

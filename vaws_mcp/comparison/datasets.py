@@ -31,34 +31,36 @@ def _loads(work: Work) -> list[FixedLoad]:
 
 
 async def ensure_requests(ctx: Context, work: Work, service: Service) -> None:
-    """Make the fixed requests once, with the first service that is there.
+    """Make the fixed requests once, with the first service that is there; a file of the caller is looked at each time.
 
-    Raises: Failure ``fixed_dataset_differs`` when a resumed comparison would go on with others.
+    Raises: Failure ``fixed_dataset_differs`` when the comparison would go on with others.
     """
     wanted, before = work.settings.fixed_dataset, kept(work.run_dir)
     path = dataset_path(work)
-    if wanted is None or (before is not None and before.path == path):
+    if wanted is None or (before is not None and before.path == path and wanted.path is None):
         return
-    await ctx.progress("fixed_dataset", f"making requests of exactly {wanted.input_len} tokens")
     if wanted.path is not None:
         found = await existing(work.endpoint, wanted, path)
     else:
+        await ctx.progress("fixed_dataset", f"making requests of exactly {wanted.input_len} tokens")
         target = Target.of(service.settings, service.port)
         rows = max(expected_prompts(case.bench_args) or 1 for case in work.cases)
         found = await made(work.endpoint, target, wanted, path, rows)
     why = next((load.why for load in _loads(work) if load.why), None)
-    if why is not None:
+    if why is not None and before is None:
         ctx.warn(f"the fixed requests are not exact: {why}")
     _same_as_before(before, found)
     keep(work.run_dir, found.model_copy(update={"exact": why is None}))
 
 
 def _same_as_before(before: FixedRequests | None, found: FixedRequests) -> None:
-    if before is not None and before.prompt_sha256 != found.prompt_sha256:
+    if before is None:
+        return
+    if (before.prompt_sha256, before.output_len) != (found.prompt_sha256, found.output_len):
         raise Failure(
             "fixed_dataset_differs",
-            "the fixed requests are not those of the run that is resumed",
+            "the fixed requests are not those of the launches before",
             layer="remote_env",
-            hint="The model's tokenizer or the data set has changed since. Start a new run.",
+            hint="The model's tokenizer, the data set or its lengths have changed since. Start a new run.",
             phase="fixed_dataset",
         )

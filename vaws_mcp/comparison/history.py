@@ -44,7 +44,11 @@ def rows_of(task_dir: Path, names: Sequence[str], wanted: Wanted) -> Iterator[Hi
         folder = task_dir / RUN_KIND / name
         summary = _read(folder / FILE)
         if summary is not None:
-            yield from _measured(name, summary, wanted)
+            try:
+                rows = list(_measured(name, summary, wanted))
+            except (KeyError, TypeError, AttributeError, ValueError):
+                rows = [HistoryRow(run_id=name, at="unknown", status="unreadable")]
+            yield from rows
         elif (record := _read(folder / "run.json")) is not None and wanted.model is None and wanted.case is None:
             status = str(record.get("status") or record.get("state") or "unknown")
             operation = str(record.get("operation"))

@@ -26,6 +26,7 @@ from vaws_mcp.comparison.work import Progress, Work
 from vaws_mcp.core.context import Context
 from vaws_mcp.core.failures import Refused
 from vaws_mcp.core.operation import operation
+from vaws_mcp.numeric.effect import Effect
 from vaws_mcp.presets.policies import Policy, load_policy
 from vaws_mcp.render.report import write_report
 from vaws_mcp.source.refs import check_ref
@@ -187,21 +188,25 @@ def result_of(asked: Asked, record: ComparisonRecord, done: Progress, policy: Po
 
 
 def summary_of(rows: Sequence[ComparisonRow], effects: Sequence[EffectRow]) -> str:
-    """Say the deltas of all states against the first, with the interval where there is one."""
-    known = {(row.state, row.case): row.effect for row in effects if row.metric == METRICS[0]}
+    """Say the deltas of all states against the first; with an interval it is the estimate that belongs to it."""
+    known = {(row.state, row.case, row.metric): row.effect for row in effects}
     several = len({row.case for row in rows}) > 1
     parts: list[str] = []
     for row in rows:
         if row.state == rows[0].state:
             continue
-        effect = known.get((row.state, row.case))
-        interval = ""
-        if effect is not None and effect.low_pct is not None and effect.high_pct is not None:
-            interval = f" (95 %: {effect.low_pct:+.1f} to {effect.high_pct:+.1f} %)"
         name = f"{row.state} against {rows[0].state}{f', {row.case}' if several else ''}"
-        tpot, rate = _pct(row.delta_tpot_pct_vs_first), _pct(row.delta_output_throughput_pct_vs_first)
-        parts.append(f"{name}: TPOT {tpot}{interval}, throughput {rate}")
+        tpot = _change(known.get((row.state, row.case, METRICS[0])), row.delta_tpot_pct_vs_first)
+        rate = _change(known.get((row.state, row.case, METRICS[1])), row.delta_output_throughput_pct_vs_first)
+        parts.append(f"{name}: TPOT {tpot}, throughput {rate}")
     return "; ".join(parts)
+
+
+def _change(effect: Effect | None, plain: float | None) -> str:
+    """Say a change; the plain one still has the drift of the host in it, the estimate and its interval have not."""
+    if effect is None or effect.low_pct is None or effect.high_pct is None:
+        return _pct(plain)
+    return f"{_pct(effect.pct)} (95 %: {effect.low_pct:+.1f} to {effect.high_pct:+.1f} %)"
 
 
 def _pct(value: float | None) -> str:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+import orjson
 from pydantic import ValidationError
 
 from vaws_mcp.comparison.models import LaunchesRequest
@@ -148,6 +149,56 @@ async def clean_up_after(ctx: Context, task: Task, earlier: Earlier) -> None:
         for path in sorted(run.path.glob(TREE_FILES)):
             if (note := await put_back(ctx, path)) is not None:
                 ctx.warn(note)
+
+
+def require_same_settings(plan: ComparisonRecord, config: Mapping[str, Any], cases: list[str]) -> None:
+    """Refuse to go on with settings other than those of the finished launches. Pure.
+
+    The arguments are the same by now; what a preset or a nightly case adds to them may have changed.
+
+    Raises: Refused ``resume_differs``.
+    """
+    now = orjson.loads(orjson.dumps(config))
+    other = [name for name, value in plan.config.items() if name in now and now[name] != value]
+    other += ["bench_request_counts"] if cases != plan.cases else []
+    if other:
+        raise Refused(
+            "resume_differs",
+            f"{', '.join(other)} would differ from the launches so far: the preset or nightly case has changed",
+            hint="Launches of one comparison use identical arguments. Put it back, or start a new run.",
+        )
+
+
+def require_same_versions(plan: ComparisonRecord, receipt: Mapping[str, Any]) -> None:
+    """Refuse to go on in an environment other than that of the finished launches. Pure; what is unknown is passed over.
+
+    Raises: Blocked ``runtime_differs``.
+    """
+    before, now = _versions_in(plan.receipt), _versions_in(receipt)
+    if plan.vllm is not None:
+        before.pop("vllm tree", None)  # it is checked out anew
+    other = [
+        f"{name} was {value}, now it is {now[name]}"
+        for name, value in before.items()
+        if None not in (value, now.get(name)) and value != now[name]
+    ]
+    if other:
+        raise Blocked(
+            "runtime_differs",
+            f"the launches so far were measured in another environment: {'; '.join(other)}",
+            layer="remote_env",
+            hint="Runs of different runtimes are never compared: put it back, or start a new run.",
+            phase="resume",
+        )
+
+
+def _versions_in(receipt: Mapping[str, Any]) -> dict[str, str | None]:
+    """Return what a receipt says about the endpoint besides the tree whose states are compared; null is unknown."""
+    there: Mapping[str, Any] = receipt.get("endpoint") or {}
+    named: dict[str, Any] = {**(there.get("packages") or {}), "Python": there.get("python")}
+    named |= {f"CANN {name}": found for name, found in (there.get("cann") or {}).items()}
+    found = {name: (fact or {}).get("version") for name, fact in named.items() if name != "vllm-ascend"}
+    return {**found, "vllm tree": ((there.get("repos") or {}).get("vllm") or {}).get("commit")}
 
 
 def mixed_set(earlier: Earlier) -> str:

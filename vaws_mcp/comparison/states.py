@@ -47,11 +47,19 @@ def state_result(launches: Sequence[LaunchRecord]) -> dict[str, Any]:
         "label": first.label,
         "status": next((record.status for record in launches if record.status != "ok"), "ok"),
         **first.state.facts(),
+        **_native_flags(launches),
         "launch": first.launch,
         **whole[first.case],
         "cases": {} if len(cases) == 1 else whole,
         "launches": [_summary(record) for record in launches],
     }
+
+
+def _native_flags(launches: Sequence[LaunchRecord]) -> dict[str, bool]:
+    """Return what is said of a state that was measured although the native gate did not let it pass."""
+    names = {"changed": "native_input_changed", "unverified": "native_input_unverified"}
+    seen = [record.native or {} for record in launches]
+    return {name: True for key, name in names.items() if any(native.get(key) for native in seen)}
 
 
 def _of_case(launches: Sequence[LaunchRecord]) -> dict[str, Any]:

@@ -54,8 +54,8 @@ def effects_of(launches: Launches, metrics: Sequence[str] = METRICS) -> list[Eff
     ]
 
 
-def judged(name: str, policy: Policy, launches: Launches) -> Judged:
-    """Apply a policy to all states and cases."""
+def judged(name: str, policy: Policy, launches: Launches, planned: Sequence[tuple[str, str]] = ()) -> Judged:
+    """Apply a policy to all states and cases; one that was planned and has no launch yet is inconclusive."""
     rows = [
         JudgementRow(state=state, case=case, **judgement.model_dump())
         for state, case, first, other in pairs(launches)
@@ -63,6 +63,12 @@ def judged(name: str, policy: Policy, launches: Launches) -> Judged:
             *judge_metrics(policy, measured(first), measured(other))[0],
             *judge_gates(policy.gates, quality(first, other)),
         ]
+    ]
+    done = {(record.label, record.case) for record in launches}
+    rows += [
+        JudgementRow(state=state, case=case, name="launches", verdict="inconclusive", reason="it was not measured")
+        for state, case in planned
+        if (state, case) not in done
     ]
     return Judged(policy=name, verdict=overall(rows), judgements=rows)
 
@@ -105,10 +111,16 @@ def _probe_changed(first: Launches, other: Launches) -> bool | None:
 
 
 def _acceptance_drop(first: Launches, other: Launches) -> float | None:
-    """Return how far the speculative acceptance rate fell; 0.0 when neither state drafts, None when one alone does."""
+    """Return how far the speculative acceptance rate fell; 0.0 when neither state drafts.
+
+    None when one alone does, or when a service drafted and its client does not say how well.
+    """
     before, after = means(first).get(ACCEPTANCE), means(other).get(ACCEPTANCE)
     if before is None and after is None:
-        return 0.0 if first and other else None
+        drafted = any(
+            (run.get("service_counted") or {}).get("draft_tokens") for one in (*first, *other) for run in one.per_run
+        )
+        return 0.0 if first and other and not drafted else None
     return None if before is None or after is None else max(0.0, before - after)
 
 

@@ -9,6 +9,7 @@ from vaws_mcp.numeric.effect import Effect, Point, state_effect
 from vaws_mcp.presets.policies import FEWEST_LAUNCHES, Gates, MetricRule, Policy
 
 Verdict = Literal["passed", "failed", "inconclusive"]
+PROBE_HINT = "it was not measured: accuracy_probe asks every launch for it"
 
 
 class MeasuredLaunch(NamedTuple):
@@ -98,7 +99,7 @@ def judge_metric(name: str, rule: MetricRule, effect: Effect) -> Judgement:
     if low is None or high is None or fewest < FEWEST_LAUNCHES:
         return judged("inconclusive", f"{fewest} launches a state are too few; at least {FEWEST_LAUNCHES} are needed")
     if regression > threshold and low > 0:
-        return judged("failed", f"{regression:.1f} % worse, beyond {threshold:g} %, and surely worse than nothing")
+        return judged("failed", f"{regression:.1f} % worse, beyond {threshold:g} %; at least {low:.1f} % worse (95 %)")
     if fewest < rule.needed_launches:
         return judged("inconclusive", f"{fewest} launches a state; {rule.needed_launches} are needed to pass")
     if _too_noisy(rule, effect):
@@ -130,7 +131,7 @@ def judge_gates(gates: Gates, quality: Quality) -> list[Judgement]:
         known = quality.failed_requests
         found.append(_gate("failed_requests", None if known is None else known > 0, f"{known} requests failed"))
     if gates.accuracy_probe_unchanged:
-        found.append(_gate("accuracy_probe_unchanged", quality.probe_changed, "the probe's answer changed"))
+        found.append(_gate("accuracy_probe_unchanged", quality.probe_changed, "the probe's answer changed", PROBE_HINT))
     if gates.max_acceptance_drop is not None:
         drop = quality.acceptance_drop
         worse = None if drop is None else not drop <= gates.max_acceptance_drop
@@ -143,7 +144,7 @@ def judge_gates(gates: Gates, quality: Quality) -> list[Judgement]:
     return found
 
 
-def _gate(name: str, broken: bool | None, what: str) -> Judgement:
+def _gate(name: str, broken: bool | None, what: str, unknown: str = "it was not measured") -> Judgement:
     if broken is None:
-        return Judgement(name=name, verdict="inconclusive", reason="it was not measured")
+        return Judgement(name=name, verdict="inconclusive", reason=unknown)
     return Judgement(name=name, verdict="failed" if broken else "passed", reason=what if broken else "holds")

@@ -5,7 +5,7 @@ from pathlib import Path
 from pydantic import Field
 
 from vaws_mcp.comparison.models import Judged
-from vaws_mcp.comparison.records import PLAN_FILE, load_launches
+from vaws_mcp.comparison.records import PLAN_FILE, ComparisonRecord, load_launches
 from vaws_mcp.comparison.statistics import judged
 from vaws_mcp.core.context import Context
 from vaws_mcp.core.failures import NeedsInput, Refused
@@ -13,6 +13,7 @@ from vaws_mcp.core.models import Request, Result
 from vaws_mcp.core.operation import operation
 from vaws_mcp.presets.policies import load_policy
 from vaws_mcp.runs.records import RunDir, find_run
+from vaws_mcp.store.records import load
 
 
 class BenchVerdictRequest(Request):
@@ -59,7 +60,10 @@ async def bench_verdict(request: BenchVerdictRequest, ctx: Context) -> BenchVerd
         )
     if run.state() != "finished":
         ctx.warn(f"{run.run_id} is {run.state()}: the verdict is on the launches that it has finished")
-    found = judged(policy.name, policy, launches)
+    plan = load(run.path / PLAN_FILE, ComparisonRecord)
+    found = judged(policy.name, policy, launches, [(state.label, case) for state in plan.states for case in plan.cases])
+    if plan.resumed_from is not None:
+        ctx.warn(f"mixed set: {run.run_id} resumed {plan.resumed_from} and has taken its finished launches over")
     counts = {label: len({record.number for record in launches if record.label == label}) for label in labels}
     return BenchVerdictResult(
         **found.model_dump(),

@@ -104,21 +104,23 @@ def comparison_table(rows: Sequence[ComparisonRow]) -> Table:
 def _tables(result: BenchCompareResult, launches: Sequence[LaunchRecord]) -> list[Table]:
     tables: list[Table] = []
     if result.judgements:
-        tables.append(_judgement_table(result.judgements))
+        tables.append(judgement_table(result.judgements))
     if any(row.effect.known for row in result.effects):
-        tables.append(_effect_table(result.effects))
+        tables.append(effect_table(result.effects))
     if len({record.number for record in launches}) > len({record.label for record in launches}):
         tables.append(launch_table(launches))
     return tables
 
 
-def _judgement_table(rows: Sequence[JudgementRow]) -> Table:
+def judgement_table(rows: Sequence[JudgementRow]) -> Table:
+    """Return what the policy says of every metric and gate."""
     names = ("State", "Case", "Metric or gate", "Verdict", "Reason")
     cells = [[row.state, row.case, row.name, row.verdict, row.reason] for row in rows]
     return Table([Column(name) for name in names], cells, "Verdict by metric and gate")
 
 
-def _effect_table(rows: Sequence[EffectRow]) -> Table:
+def effect_table(rows: Sequence[EffectRow]) -> Table:
+    """Return the change of every metric with its interval."""
     columns = [Column("State"), Column("Case"), Column("Metric")]
     signed = ("Change", "from", "to", "Drift")
     columns += [Column(name, unit="%", format="signed", digits=1) for name in signed]

@@ -56,6 +56,7 @@ def test_defaults_are_a_small_random_load() -> None:
         ((), DEFAULT_PROMPTS),
         (("--num-prompts", "7"), 7),
         (("--num-prompts=7",), 7),
+        (("--num_prompts", "7"), 7),
         (("--num-prompts", "7", "--num-prompts", "8"), 8),
         (("--num-prompts",), None),
         (("--num-prompts", "many"), None),
@@ -63,6 +64,10 @@ def test_defaults_are_a_small_random_load() -> None:
 )
 def test_the_number_of_requests_is_read_from_the_arguments(words: tuple[str, ...], count: int | None) -> None:
     assert expected_prompts(words) == count
+
+
+def test_a_backend_given_with_underscores_is_not_joined_by_ours() -> None:
+    assert "openai-chat" not in bench_argv(settings(bench_args="--endpoint_type openai"), 1, "d", "n")
 
 
 @pytest.mark.parametrize("flag", sorted(OWNED_FLAGS))

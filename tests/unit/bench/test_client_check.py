@@ -50,6 +50,15 @@ def test_counters_that_say_otherwise_are_named(counted: Growth, words: str) -> N
     assert words in found
 
 
+@pytest.mark.parametrize(
+    ("requests", "more", "warned"), [(4, (), False), (6, (), False), (7, (), True), (7, ("--num-warmups", "3"), False)]
+)
+def test_requests_of_somebody_else_are_named(requests: int, more: tuple[str, ...], warned: bool) -> None:
+    counted = Growth(generation_tokens=100, requests=requests)
+    warnings = check_client(RESULT, ClientOutcome([], counted=counted), (*ARGS, *more)).warnings
+    assert any("somebody else" in warning for warning in warnings) == warned
+
+
 def test_a_client_that_is_silent_about_drafts_is_named() -> None:
     silent = RESULT.model_copy(update={"spec_decode_acceptance_rate": None})
     [found] = contradictions(silent, COUNTED)

@@ -147,6 +147,13 @@ def test_positions_decide_between_percent_and_fraction_when_counts_are_missing()
         assert read_result(json.dumps(raw))[0].spec_decode_acceptance_rate == pytest.approx(rate)
 
 
+@pytest.mark.parametrize(("written", "length", "rate"), [(0.9, 1.009, 0.009), (0.9, 1.9, 0.9), (0.9, None, 0.9)])
+def test_a_rate_that_its_length_contradicts_is_percent(written: float, length: float | None, rate: float) -> None:
+    raw = {key: value for key, value in json.loads(read_case("ok")).items() if not key.startswith("spec_decode")}
+    raw |= {"spec_decode_acceptance_rate": written, "spec_decode_acceptance_length": length}
+    assert read_result(json.dumps(raw))[0].spec_decode_acceptance_rate == pytest.approx(rate)
+
+
 def test_positions_in_percent_become_fractions() -> None:
     raw = json.loads(read_case("spec_percent"))
     raw["spec_decode_per_position_acceptance_rates"] = [87.5, 50.0, 12.5]

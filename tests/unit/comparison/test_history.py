@@ -106,3 +106,14 @@ async def test_ten_thousand_runs_are_listed_within_a_second(ctx: Context) -> Non
         took.append(time.monotonic() - begin)
         assert len(found.history) == 2 * MANY
     assert min(took) <= 1, took
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("torn", ["{}", '{"model": "m", "ended_at": "2026", "states": [1]}', '{"states": []}'])
+async def test_a_summary_that_is_not_ours_is_named_and_hides_no_other_run(ctx: Context, torn: str) -> None:
+    context_file, runs = await new_task(ctx)
+    add_run(runs, 1, state("a", "1", 20.0))
+    add_run(runs, 2, state("a", "1", 21.0))
+    (runs / f"run-20260101T000000-{2:08x}" / "summary.json").write_text(torn, "utf-8")
+    found = await history(ctx, context_file)
+    assert [(row.status, row.value) for row in found.history] == [("unreadable", None), ("ok", 20.0)]

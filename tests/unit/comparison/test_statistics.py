@@ -5,6 +5,9 @@ from typing import Any
 import pytest
 from launch_records import interleaved, launch
 
+from vaws_mcp.comparison.deltas import compare
+from vaws_mcp.comparison.operations import summary_of
+from vaws_mcp.comparison.states import state_result
 from vaws_mcp.comparison.statistics import changed_answers, effects_of, judged, quality
 from vaws_mcp.presets.policies import Policy, load_policy
 
@@ -84,3 +87,37 @@ def test_a_fall_of_the_acceptance_rate_is_a_drop_and_a_rise_is_none() -> None:
     assert quality([drafting(1, "a", 0.7)], [drafting(2, "b", 0.8)]).acceptance_drop == 0
     assert quality([launch(1, "a", 20)], [launch(2, "b", 20)]).acceptance_drop == 0
     assert quality([drafting(1, "a", 0.7)], [launch(2, "b", 20)]).acceptance_drop is None
+
+
+def test_the_summary_says_the_estimate_that_its_interval_is_of_and_not_the_drift() -> None:
+    wobble = (1.0, 1.001, 0.9995, 1.0005)
+    drifting = [launch(n, "ab"[n > 8], 20 * 1.01**n * wobble[n % 4]) for n in range(1, 17)]
+    rows, effects = compare(drifting), effects_of(drifting)
+    plain, effect = rows[1].delta_tpot_pct_vs_first, effects[0].effect
+    assert plain is not None
+    assert plain > 7
+    assert effect.pct is not None
+    assert abs(effect.pct) < 1
+    said = summary_of(rows, effects)
+    assert f"TPOT {effect.pct:+.1f} % (95 %: {effect.low_pct:+.1f} to {effect.high_pct:+.1f} %)" in said
+    assert f"throughput {effects[1].effect.pct:+.1f} % (95 %:" in said
+
+
+def test_drafts_of_which_the_client_is_silent_leave_the_acceptance_unknown() -> None:
+    first, other = launch(1, "a", 20), launch(2, "b", 20)
+    assert quality([first], [other]).acceptance_drop == 0.0
+    other.per_run[0]["service_counted"] = {"draft_tokens": 200}
+    assert quality([first], [other]).acceptance_drop is None
+
+
+@pytest.mark.parametrize(
+    ("native", "flags"),
+    [
+        ({"changed": False, "unverified": False}, set()),
+        ({"changed": True, "unverified": False}, {"native_input_changed"}),
+        ({"changed": None, "unverified": True}, {"native_input_unverified"}),
+    ],
+)
+def test_a_state_says_that_it_did_not_pass_the_native_gate(native: dict[str, Any], flags: set[str]) -> None:
+    found = state_result([launch(1, "a", 20), launch(2, "a", 20, native=native)])
+    assert {name for name in found if name.startswith("native_input")} == flags

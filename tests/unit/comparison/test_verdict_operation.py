@@ -2,12 +2,13 @@
 
 from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 import pytest_asyncio
 from launch_records import interleaved, launch
 
-from vaws_mcp.comparison.records import PLAN_FILE, ComparisonRecord, LaunchRecord, save_launch_record
+from vaws_mcp.comparison.records import PLAN_FILE, ComparisonRecord, LaunchRecord, PinnedState, save_launch_record
 from vaws_mcp.comparison.verdict_operations import BenchVerdictRequest, BenchVerdictResult, bench_verdict
 from vaws_mcp.core.context import Context, Resources
 from vaws_mcp.core.envelope import EXIT_VERDICT_FAILED, Stopwatch, exit_code, succeeded
@@ -24,7 +25,9 @@ async def ctx(tmp_path: Path) -> AsyncGenerator[Context]:
         yield Context(state_dir=tmp_path / ".vaws-local", resources=resources)
 
 
-def add_run(ctx: Context, launches: Sequence[LaunchRecord], *, operation: str = "bench_compare") -> None:
+def add_run(
+    ctx: Context, launches: Sequence[LaunchRecord], *, operation: str = "bench_compare", **planned: Any
+) -> None:
     folder = ctx.state_dir / "tasks" / "t-20260101-000000" / "benchmark" / "runs" / RUN_ID
     folder.mkdir(parents=True)
     record = RunRecord(
@@ -38,9 +41,8 @@ def add_run(ctx: Context, launches: Sequence[LaunchRecord], *, operation: str = 
     RunDir(folder).save(record)
     if operation != "bench_compare":
         return
-    plan = ComparisonRecord(
-        run_id=RUN_ID, model="/m", endpoint="e", states=[], cases=["default"], order="interleaved", rounds=8
-    )
+    fixed: dict[str, Any] = {"run_id": RUN_ID, "model": "/m", "endpoint": "e", "states": [], "cases": ["default"]}
+    plan = ComparisonRecord.model_validate({**fixed, "order": "interleaved", "rounds": 8, **planned})
     save(folder / PLAN_FILE, plan)
     for launched in launches:
         save_launch_record(folder, launched)
@@ -71,6 +73,27 @@ async def test_too_few_launches_are_inconclusive_and_failed_ones_do_not_count(ct
     found = await verdict(ctx)
     assert found.launches == {"a": 3, "b": 4}
     assert found.verdict == "inconclusive"
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("planned", [{"labels": "abc"}, {"labels": "ab", "cases": ["default", "requests_8"]}])
+async def test_a_state_or_case_that_was_not_reached_keeps_the_others_from_passing(
+    ctx: Context, planned: dict[str, Any]
+) -> None:
+    states = [PinnedState(label=label, ref=label, sha="0" * 40, subject="") for label in planned.pop("labels")]
+    add_run(ctx, interleaved(8, 20, 20.0), states=states, **planned)
+    found = await verdict(ctx)
+    assert found.verdict == "inconclusive"
+    missing = [row for row in found.judgements if row.name == "launches"]
+    assert missing
+    assert {row.verdict for row in missing} == {"inconclusive"}
+
+
+@pytest.mark.asyncio
+async def test_launches_of_two_runs_are_called_a_mixed_set(ctx: Context) -> None:
+    add_run(ctx, interleaved(8, 20, 20.0), resumed_from="run-20260101T000000-00000000")
+    await verdict(ctx)
+    assert any(warning.startswith("mixed set") for warning in ctx.warnings)
 
 
 @pytest.mark.asyncio

@@ -126,7 +126,7 @@ async def bench_run(request: BenchRunRequest, ctx: Context) -> BenchRunResult:
     result.code = await _code(ctx, bench, record)
     sha, subject, found = result.code["sha"], result.code["subject"], kept_metrics(result.metrics)
     state = MeasuredState(label="run", case="default", sha=sha, subject=subject, metrics=found)
-    save_summary(run_dir, bench.request.model, timestamp(), [state])
+    save_summary(run_dir, bench.request.model, [state], ended_at=timestamp(), simulated=bench.endpoint.simulated)
     return result
 
 

@@ -33,6 +33,7 @@ class RunSummary(Record):
     model: str
     ended_at: str
     verdict: str | None = None
+    simulated: bool = False
     states: list[MeasuredState] = Field(default_factory=list[MeasuredState])
 
 
@@ -42,7 +43,14 @@ def kept_metrics(means: dict[str, float | None]) -> dict[str, float | None]:
 
 
 def save_summary(
-    run_dir: Path, model: str, ended_at: str, states: Sequence[MeasuredState], verdict: str | None = None
+    run_dir: Path,
+    model: str,
+    states: Sequence[MeasuredState],
+    *,
+    ended_at: str,
+    verdict: str | None = None,
+    simulated: bool = False,
 ) -> None:
     """Write the summary of a run that has measured everything."""
-    save(run_dir / FILE, RunSummary(model=model, ended_at=ended_at, verdict=verdict, states=list(states)))
+    summary = RunSummary(model=model, ended_at=ended_at, verdict=verdict, simulated=simulated, states=list(states))
+    save(run_dir / FILE, summary)

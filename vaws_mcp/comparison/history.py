@@ -72,6 +72,7 @@ def _measured(name: str, summary: dict[str, Any], wanted: Wanted) -> Iterator[Hi
                 sha=state.get("sha"),
                 subject=state.get("subject"),
                 launches=state.get("launches"),
+                simulated=bool(summary.get("simulated")),
                 value=state["metrics"].get(wanted.metric),
             )
 

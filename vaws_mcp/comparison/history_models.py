@@ -32,6 +32,7 @@ class HistoryRow(BaseModel):
     sha: str | None = None
     subject: str | None = None
     launches: int | None = None
+    simulated: bool = Field(default=False, description="The value is of the simulated container.")
     value: float | None = Field(default=None, description="Mean of the metric; null when not measured.")
 
 

@@ -17,7 +17,7 @@ FOLDER = "benchmark/history"
 
 
 @operation("bench_history", title="Benchmarks of a task", effect="read", idempotent=True)
-async def bench_history(request: BenchHistoryRequest, _ctx: Context) -> BenchHistoryResult:
+async def bench_history(request: BenchHistoryRequest, ctx: Context) -> BenchHistoryResult:
     """List what bench_run and bench_compare have measured in a task, newest first, and plot a metric over commits.
 
     Values of different hosts, devices or arguments are not comparable just because they stand in one list.
@@ -30,6 +30,7 @@ async def bench_history(request: BenchHistoryRequest, _ctx: Context) -> BenchHis
     paths: dict[str, Path] = {}
     if request.plot and any(row.value is not None for row in rows):
         paths = await anyio.to_thread.run_sync(_write, task.directory / FOLDER, task.task_id, request.metric, rows)
+    ctx.simulated = any(row.simulated for row in rows)
     measured = sum(row.value is not None for row in rows)
     return BenchHistoryResult(
         summary=f"{len(names)} runs in {task.task_id}; {measured} measured states with {request.metric}",
@@ -54,6 +55,7 @@ def _write(folder: Path, task_id: str, metric: str, rows: Sequence[HistoryRow]) 
         deltas=[],
         table=table,
         rows=table,
+        simulated=any(row.simulated for row in rows),
         figures=over_commits(rows, metric),
     )
     return write_report(shown, folder)

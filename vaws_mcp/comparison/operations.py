@@ -113,7 +113,8 @@ async def bench_compare(request: BenchCompareRequest, ctx: Context) -> BenchComp
         )
         for label, case, own in by_state(done.usable)
     ]
-    save_summary(run_dir, request.model, timestamp(), states, result.verdict)
+    simulated = asked.endpoint.simulated
+    save_summary(run_dir, request.model, states, ended_at=timestamp(), verdict=result.verdict, simulated=simulated)
     return result
 
 

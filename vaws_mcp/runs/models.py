@@ -53,6 +53,7 @@ class RunView(Result):
     created_at: str = Field(description="When the run was started.")
     ended_at: str | None = Field(default=None, description="When it ended.")
     directory: str = Field(description="Directory with its records.")
+    verdict: str | None = Field(default=None, description="Verdict of a comparison that was judged by a policy.")
     result: dict[str, Any] | None = Field(default=None, description="The whole answer of the operation.")
 
 

@@ -29,6 +29,7 @@ async def run_status(request: RunIdRequest, ctx: Context) -> RunView:
     if answer.status == "interrupted":
         answer.outcome = "success"  # the question was answered; run_wait is where an interrupted run is a failure
     elif answer.state == "finished":
+        ctx.simulated = bool((run.result() or {}).get("simulated"))
         answer.hint = f"Call run_wait with run_id={run.run_id} for the whole result."
         answer.outcome = "success"
     return answer
@@ -44,7 +45,9 @@ async def run_wait(request: RunWaitRequest, ctx: Context) -> RunView:
     run = find_run(ctx.state_dir, request.run_id)
     state = await follow(ctx, run, request.wait_s if request.wait_s is not None else ctx.wait_s, replay=False)
     answer = view(run, state, with_result=True)
-    ctx.simulated = ctx.simulated or bool((answer.result or {}).get("simulated"))
+    result = answer.result or {}
+    answer.verdict = result.get("verdict")
+    ctx.simulated = ctx.simulated or bool(result.get("simulated"))
     return answer
 
 

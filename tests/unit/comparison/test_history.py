@@ -31,13 +31,13 @@ async def new_task(ctx: Context) -> tuple[str, Path]:
     return context_file, Path(context_file).parent / "benchmark" / "runs"
 
 
-def add_run(runs: Path, number: int, *states: MeasuredState) -> None:
+def add_run(runs: Path, number: int, *states: MeasuredState, simulated: bool = False) -> None:
     folder = runs / f"run-20260101T000000-{number:08x}"
     folder.mkdir(parents=True)
     record = {"operation": "bench_compare", "state": "finished", "status": "failed", "created_at": "2026-01-01"}
     (folder / "run.json").write_text(json.dumps(record), "utf-8")
     if states:
-        save_summary(folder, "/models/m", f"2026-01-02T00:00:{number % 60:02d}Z", states)
+        save_summary(folder, "/models/m", states, ended_at=f"2026-01-02T00:00:{number % 60:02d}Z", simulated=simulated)
 
 
 def state(label: str, sha: str, tpot: float | None, case: str = "default") -> MeasuredState:
@@ -72,6 +72,20 @@ async def test_every_measured_state_is_a_row_and_a_run_without_figures_is_shown_
     assert [row.value for row in one_case.history] == [30.0]
     assert one_case.report_paths == {}
     assert [row.value for row in (await history(ctx, context_file, limit=1)).history] == [21.0, 30.0]
+
+
+@pytest.mark.asyncio
+async def test_a_history_with_figures_of_the_simulated_container_says_so(ctx: Context) -> None:
+    context_file, runs = await new_task(ctx)
+    add_run(runs, 1, state("a", "1", 20.0))
+    await history(ctx, context_file, plot=False)
+    assert not ctx.simulated
+    add_run(runs, 2, state("a", "1", 20.0), simulated=True)
+    found = await history(ctx, context_file)
+    assert ctx.simulated
+    assert [row.simulated for row in found.history] == [True, False]
+    page = await anyio.to_thread.run_sync(Path(found.report_paths["markdown"]).read_text, "utf-8")
+    assert "Simulated" in page
 
 
 @pytest.mark.asyncio

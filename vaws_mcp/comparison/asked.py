@@ -104,7 +104,17 @@ async def pinned(ctx: Context, asked: Asked) -> Pinned:
         PinnedState.of(state.label, state.ref, await resolve_ref(endpoint, asked.repo, state.ref, laptop))
         for state in asked.states
     ]
+    _warn_same_commit(ctx, states)
     if vllm_ref is None:
         return Pinned(states)
     laptop = Laptop(ctx, Path(sources.vllm)) if sources.vllm else None
     return Pinned(states, PinnedState.of("vllm", vllm_ref, await resolve_ref(endpoint, vllm_repo, vllm_ref, laptop)))
+
+
+def _warn_same_commit(ctx: Context, states: list[PinnedState]) -> None:
+    """Warn of states that are one commit: such a comparison only measures noise."""
+    first: dict[str, str] = {}
+    for state in states:
+        label = first.setdefault(state.sha, state.label)
+        if label != state.label:
+            ctx.warn(f"{label} and {state.label} are the same commit {state.sha[:12]}: only noise can differ")

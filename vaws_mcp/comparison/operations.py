@@ -21,6 +21,7 @@ from vaws_mcp.comparison.resume import Earlier, clean_up_after, continued, mixed
 from vaws_mcp.comparison.schedule import schedule
 from vaws_mcp.comparison.states import by_state, means
 from vaws_mcp.comparison.statistics import METRICS, changed_answers, effects_of, judged
+from vaws_mcp.comparison.verdict import cannot_pass
 from vaws_mcp.comparison.view import report_of
 from vaws_mcp.comparison.work import Progress, Work
 from vaws_mcp.core.context import Context
@@ -83,6 +84,8 @@ async def bench_compare(request: BenchCompareRequest, ctx: Context) -> BenchComp
         ctx.effect = "read"
     task = require_task(ctx, request.context_file, "bench_compare")
     policy = load_policy(request.policy) if request.policy else None
+    for sentence in cannot_pass(policy, request.rounds, probe=request.accuracy_probe) if policy else ():
+        ctx.warn(sentence)
     found = await reached(ctx, task, request)
     asked = _asked(task, found, earlier)
     if request.plan:

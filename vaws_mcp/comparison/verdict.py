@@ -67,6 +67,19 @@ def judge_metrics(
     return [judge_metric(name, policy.metrics[name], effect) for name, effect in effects.items()], effects
 
 
+def cannot_pass(policy: Policy, rounds: int, *, probe: bool) -> list[str]:
+    """Say, before anything is measured, why a run of so many rounds can only fail or be inconclusive by a policy."""
+    found: list[str] = []
+    needed = max(rule.needed_launches for rule in policy.metrics.values())
+    if rounds < needed:
+        found.append(
+            f"policy {policy.name} needs {needed} launches a state to pass; this run has {rounds}: raise rounds"
+        )
+    if policy.gates.accuracy_probe_unchanged and not probe:
+        found.append(f"policy {policy.name} asks for the accuracy probe, and accuracy_probe is not set: it cannot pass")
+    return found
+
+
 def points(launches: Sequence[MeasuredLaunch], metric: str) -> list[Point]:
     """Return one metric of launches as points."""
     return [Point(launch.position, launch.metrics.get(metric, ()), launch.round) for launch in launches]

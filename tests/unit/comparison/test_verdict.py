@@ -11,6 +11,7 @@ from vaws_mcp.comparison.verdict import (
     Judgement,
     MeasuredLaunch,
     Quality,
+    cannot_pass,
     judge_gates,
     judge_metric,
     judge_metrics,
@@ -149,3 +150,18 @@ def test_a_policy_that_cannot_be_meant_is_refused_with_the_field(tmp_path: Path,
     path.write_text(json.dumps({**whole, **change}))
     with pytest.raises(Refused, match=word):
         load_policy(str(path))
+
+
+@pytest.mark.parametrize(
+    ("name", "rounds", "probe", "words"),
+    [
+        ("latency-5pct", 4, False, []),
+        ("latency-5pct", 2, False, ["4 launches"]),
+        ("latency-3pct", 8, True, []),
+        ("latency-3pct", 4, False, ["8 launches", "accuracy_probe"]),
+    ],
+)
+def test_a_run_that_cannot_pass_says_so_before_it_begins(name: str, rounds: int, probe: bool, words: list[str]):
+    found = cannot_pass(load_policy(name), rounds, probe=probe)
+    assert len(found) == len(words)
+    assert all(word in sentence for word, sentence in zip(words, found, strict=True))
